@@ -105,7 +105,7 @@ docs: $(VENV)/.docs
 	@$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going docs $(SITE)
 	@echo "The documentation is in $(SITE)/index.html"
 
-# The wheel is built from the sdist, so the sdist is complete. docs/how-to/releasing.md says what comes next.
+# The wheel is built from the sdist, so the sdist is complete. CONTRIBUTING.md says what comes next.
 dist: $(VENV)/.dev
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .

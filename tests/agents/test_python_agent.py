@@ -247,6 +247,12 @@ def test_an_import_leaves_the_finders_that_other_threads_iterate_over(tmp_path):
     assert seen is not before
 
 
+def test_an_agent_may_import_what_takes_no_weak_reference(bot):
+    """cffi, which cryptography uses, puts a library into `sys.modules` that is no module."""
+    code = "import sys\nsys.modules['library'] = object()\ndef answer(question):\n    return 'Paris'\n"
+    assert measure(bot(code))["metrics"]["string_match"]["value"] == 1
+
+
 def test_calls_are_kept_as_json_and_as_they_were_made(bot):
     """An agent may go on using its own objects, and a date in an argument ended the whole run."""
     code = (

@@ -227,6 +227,8 @@ PAGES = {
         stand_ins=("judge",),
         prints={1: "cd ../capitals; python -m pytest -p no:cacheprovider agent.yaml"},
     ),
+    "docs/how-to/ray.md": Page(SHOP, stand_ins=("agent",)),
+    "docs/how-to/recipes.md": Page(python="tests/pages/test_recipes.py"),
     "docs/how-to/retrievers.md": Page(
         {"support-faq.unrag.json": "evals/support-faq.unrag.json"},
         STORES,

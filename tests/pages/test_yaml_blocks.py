@@ -15,6 +15,7 @@ from evalspec.inputs.datasets.base import Source
 from evalspec.inputs.datasets.load import load_dataset
 from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.inputs.manifest.schema import EvaluationConfig
+from evalspec.inputs.manifest.yaml_source import parse_yaml
 from evalspec.runs.planning.checks import validate_manifest
 from evalspec.runs.planning.draft import start_draft
 from evalspec.runs.planning.options import RunOptions
@@ -36,10 +37,13 @@ KEYS = (
     "AGENT_TOKEN",
     "AZURE_OPENAI_API_KEY",
     "ANTHROPIC_API_KEY",
+    "DIFY_API_KEY",
     "GEMINI_API_KEY",
     "OPENAI_API_KEY",
     "USER_MODEL_KEY",
 )
+INCLUDED = {"include": [{"local": ".gitlab/evalspec.yml"}]}
+"""What .gitlab-ci.yml needs. tests/cli/test_ci_files.py checks the file."""
 BLOCKS = [
     pytest.param(page, block.code, id=f"{name_page(page)}-{block.number}")
     for page in DOCUMENTS
@@ -73,7 +77,9 @@ def test_the_block_is_right(page, code, folder):
         for block in read_blocks(page):
             if block.language == "python" and (name := name_file(block.code)):
                 (folder / name).write_text(block.code, encoding="utf-8")
-        check_manifest(complete(yaml.safe_load(code)), folder / "agent.yaml")
+        check_manifest(complete(parse_yaml(code, page.name).data), folder / "agent.yaml")
+    elif data == INCLUDED:
+        pass
     elif "expected_block" in str(data):
         check_triples(data, code, folder / "triples.yaml")
     else:

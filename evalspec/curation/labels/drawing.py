@@ -21,9 +21,9 @@ from evalspec.inputs.datasets.selection import rank_replies
 from evalspec.model import SampleResult, SampleStatus, Score, Threshold
 from evalspec.model.corrections import Draw, DrawKind
 from evalspec.model.labels import Label, Target
-from evalspec.verdict.correction.doubts import is_decided
 from evalspec.verdict.correction.estimates import FEWEST
 from evalspec.verdict.correction.people import Correctable
+from evalspec.verdict.correction.sufficiency import is_decided
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.validity.estimates import CONFIDENCE
 

@@ -187,7 +187,8 @@ def import_module(folder: Path, module: str) -> ModuleType:
             return importlib.import_module(module)
         finally:
             sys.meta_path = [other for other in sys.meta_path if other is not finder]
-            _IMPORTED.update(sys.modules[name] for name in set(sys.modules) - loaded_before)
+            added = (sys.modules[name] for name in set(sys.modules) - loaded_before)
+            _IMPORTED.update(one for one in added if type(one).__weakrefoffset__)  # libraries of cffi have none
             if foreign:
                 _forget(top)
                 sys.modules.update(foreign)

@@ -185,7 +185,7 @@ def _ask_people(
     if not judged:
         yield from outcomes
         return
-    from evalspec.verdict.correction.doubts import doubt_comparison
+    from evalspec.verdict.correction.sufficiency import doubt_comparison
 
     every = (*run_metadata.people, *(run_metadata.baseline.people if run_metadata.baseline else ()))
     summaries = {(one.name, name): summary for one in datasets for name, summary in one.metrics.items()}

@@ -26,8 +26,8 @@ from evalspec.model.comparisons import PeopleDifference
 from evalspec.model.corrections import JudgeCorrection
 from evalspec.model.scores import SAME_ANSWER
 from evalspec.verdict.correction.agreement import measure_kappa
-from evalspec.verdict.correction.doubts import NO_LABELS, explain_doubt, explain_undecided
 from evalspec.verdict.correction.estimates import FEWEST, SEQUENCE, Corrected, Opinions, correct
+from evalspec.verdict.correction.sufficiency import NO_LABELS, explain_doubt, explain_undecided
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.stats.bounded import compute_confidence_sequence
 from evalspec.verdict.stats.clusters import find_cluster
