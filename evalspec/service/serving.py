@@ -50,7 +50,7 @@ from evalspec.service.tables import JOBS, PROJECTS
 from evalspec.service.tokens import purge_tokens
 from evalspec.service.uploaded_datasets import delete_expired
 from evalspec.service.worker_process import encode_settings
-from evalspec.service.workers import JOB_LOGS, end, send_line
+from evalspec.service.workers import end, send_line
 
 
 def list_findings(settings: ServiceSettings) -> list[str]:
@@ -226,7 +226,7 @@ def keep_worker(settings: ServiceSettings, stop: threading.Event) -> None:
 def _run_worker(settings: ServiceSettings, stop: threading.Event) -> int:
     """Run one worker process to its end, and return its exit code."""
     with subprocess.Popen(
-        [sys.executable, "-m", "evalspec.service.worker_process"], stdin=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-P", "-m", "evalspec.service.worker_process"], stdin=subprocess.PIPE, start_new_session=True
     ) as process:
         send_line(process, encode_settings(settings))
         while process.poll() is None and not stop.wait(0.2):
@@ -336,5 +336,5 @@ def _delete_jobs(engine: Engine, project: Project, days: int) -> None:
         for start in range(0, len(gone), 500):
             connection.execute(delete(JOBS).where(JOBS.c.id.in_(gone[start : start + 500])))
     for id in gone:
-        (project.root / JOB_LOGS / f"{id}.log").unlink(missing_ok=True)
+        project.find_log(id).unlink(missing_ok=True)
         evaluation_path(project, id).unlink(missing_ok=True)  # --reindex would restore it
