@@ -80,8 +80,10 @@ def code_options(command: Command) -> Command:
         from evalspec.service.isolation import choose_isolation
         from evalspec.service.settings import Isolation, declare_variables
 
-        projects = declare_variables(read_projects(given), variables)
+        projects = read_projects(given)
         chosen = choose_isolation(Isolation(isolation) if isolation else None, projects)
+        is_limited = untrusted or chosen is not Isolation.OFF
+        projects = declare_variables(projects, variables, is_limited=is_limited)
         trust = Trust(is_limited=untrusted, **allowed)
         return command(code={"projects": projects, "isolation": chosen, "trust": trust}, **settings)
 

@@ -1,5 +1,6 @@
 """What keeps the code of namespaces apart from each other and from the service: a user of its own, or bubblewrap."""
 
+import errno
 import hashlib
 import os
 import shutil
@@ -7,17 +8,18 @@ import signal
 import stat
 import subprocess
 import sys
-import sysconfig
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from sqlalchemy.engine import make_url
 
 import evalspec
 from evalspec.base.errors import InvalidInput, Problem
+from evalspec.runs.store.files import PRIVATE_FOLDER, store_errors
 from evalspec.service.settings import Isolation, Project, ServiceSettings
 
 FIRST_UID = 0x7000_0000
@@ -30,6 +32,10 @@ _SETTINGS = ("alternatives", "ca-certificates", "crypto-policies", "group", "hos
              "ld.so.conf.d", "localtime", "nsswitch.conf", "passwd", "pki", "resolv.conf", "ssl")  # fmt: skip
 """What bubblewrap shows of / and of /etc."""
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
+_FILE_EVENTS = frozenset(
+    {"open", "os.chmod", "os.listdir", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.scandir", "shutil.rmtree"}
+    | {"sqlite3.connect"}
+)
 _ANYBODY = stat.S_IRWXG | stat.S_IRWXO
 _FIELD = "--isolation"
 
@@ -122,28 +128,30 @@ def _try_isolation(isolation: Isolation, project: Project) -> Iterator[Problem]:
 
 def find_environment(isolation: Isolation, project: Project, scratch: Path) -> dict[str, str]:
     """Return the variables of a namespace's code: those declared for it, and if it is isolated, few others."""
-    declared = {name: os.environ[own] for name, own in project.variables.items() if own in os.environ}
     if isolation is Isolation.OFF:
-        return os.environ | declared
+        return {**os.environ, **project.find_variables(os.environ)}
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    return kept | {"HOME": str(scratch), "TMPDIR": str(scratch)} | declared
+    return {**kept, "HOME": str(scratch), "TMPDIR": str(scratch), **project.find_variables(os.environ)}
 
 
 @contextmanager
-def open_confined(isolation: Isolation, project: Project, module: str) -> "Iterator[subprocess.Popen[bytes]]":
+def open_confined(
+    isolation: Isolation, project: Project, module: str, *, is_only: bool
+) -> "Iterator[subprocess.Popen[bytes]]":
     """Yield a process of `python -m module` in a project's folder, with pipes to it.
 
-    In the end, everything that it has started and left is killed, and its temporary folder is deleted.
+    In the end, its session is killed, and its temporary folder is deleted. `is_only`: this process starts no others for
+    the namespace meanwhile, so that what has left the session is killed too.
 
     Raises:
         OSError: The folder is gone, or the process cannot be started.
+        StoreError: The folder cannot be given to the namespace's user.
     """
     scratch = Path(tempfile.mkdtemp(prefix="evalspec-"))
     try:
+        close_folder(isolation, project)
         if isolation is Isolation.UID:
-            uid = find_uid(project.namespace)
-            give_folder(project.folder, uid)
-            os.chown(scratch, uid, uid)
+            os.chown(scratch, find_uid(project.namespace), -1)
         wrapper, options = _find_means(isolation, project, scratch)
         with subprocess.Popen(
             [*wrapper, sys.executable, "-P", "-m", module],
@@ -157,7 +165,9 @@ def open_confined(isolation: Isolation, project: Project, module: str) -> "Itera
             try:
                 yield process
             finally:
-                _end_left(process, isolation, project)
+                _end_session(process)
+                if is_only and isolation is Isolation.UID:
+                    _end_children(find_uid(project.namespace))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -170,27 +180,37 @@ def _find_means(isolation: Isolation, project: Project, scratch: Path) -> tuple[
     return (_wrap(project.folder, scratch), {}) if isolation is Isolation.BUBBLEWRAP else ([], {})
 
 
-def give_folder(folder: Path, uid: int) -> None:
-    """Give a namespace's folder to its user, and to nobody else, with everything in it that belongs to this process.
+def close_folder(isolation: Isolation, project: Project) -> None:
+    """Give a namespace's folder to its user, if it has one, with everything in it that belongs to this process.
 
     No link is followed: the namespace's code may be running, and could put one in the place of a folder.
+
+    Raises:
+        StoreError: The folder cannot be given away.
     """
-    os.chown(folder, uid, uid)
-    folder.chmod(0o700)
-    own = os.geteuid()
-    for _, folders, files, place in os.fwalk(folder):
-        for name in (*folders, *files):
-            with suppress(FileNotFoundError):
-                entry = os.stat(name, dir_fd=place, follow_symlinks=False)
-                has_other_names = entry.st_nlink > 1 and not stat.S_ISDIR(entry.st_mode)
-                if entry.st_uid == own and not has_other_names:
-                    os.chown(name, uid, uid, dir_fd=place, follow_symlinks=False)
+    if isolation is not Isolation.UID:
+        return
+    uid, own = find_uid(project.namespace), os.geteuid()
+    with store_errors(project.folder):
+        os.chown(project.folder, uid, uid)
+        project.folder.chmod(PRIVATE_FOLDER)
+        for _, folders, files, place in os.fwalk(project.folder):
+            for name in (*folders, *files):
+                with suppress(FileNotFoundError):
+                    entry = os.stat(name, dir_fd=place, follow_symlinks=False)
+                    has_other_names = entry.st_nlink > 1 and not stat.S_ISDIR(entry.st_mode)
+                    if entry.st_uid == own and not has_other_names:
+                        os.chown(name, uid, uid, dir_fd=place, follow_symlinks=False)
 
 
 def _list_python() -> list[Path]:
-    """Return the folders of Python, of the installed packages and of evalspec."""
-    found = [sys.prefix, sys.base_prefix, *map(sysconfig.get_path, ("stdlib", "purelib", "platlib"))]
-    return list(dict.fromkeys(Path(one).resolve() for one in (*found, *evalspec.__path__)))
+    """Return the folders of Python, of installed packages and of evalspec.
+
+    Other folders of sys.path, such as that of a checkout, may have projects in them.
+    """
+    packages = [one for one in sys.path if Path(one).name in ("site-packages", "dist-packages")]
+    found = [Path(one) for one in (sys.prefix, sys.base_prefix, *packages, *evalspec.__path__)]
+    return list(dict.fromkeys([*found, *(one.resolve() for one in found)]))
 
 
 def _wrap(folder: Path, scratch: Path) -> list[str]:
@@ -211,7 +231,7 @@ def _wrap(folder: Path, scratch: Path) -> list[str]:
         place = Path("/", name)
         command += ["--symlink", str(place.readlink()), str(place)] if place.is_symlink() else []
         command += ["--ro-bind-try", str(place), str(place)] if not place.is_symlink() else []
-    for shown in (*(Path("/etc", name) for name in _SETTINGS), *_list_python(), Path(sys.prefix)):
+    for shown in (*(Path("/etc", name) for name in _SETTINGS), *_list_python()):
         command += ["--ro-bind-try", str(shown), str(shown)]
     for own in (folder, scratch):
         command += ["--bind", str(own), str(own)]
@@ -235,14 +255,34 @@ def _control(option: int) -> None:
         ctypes.CDLL(None).prctl(option, 1, 0, 0, 0)
 
 
-def _end_left(process: "subprocess.Popen[bytes]", isolation: Isolation, project: Project) -> None:
-    """Kill a process and what it has started: its session, and as another user also what has left the session."""
+def refuse_links(projects: Iterable[Project]) -> None:
+    """Let this process open nothing through a link out of a namespace's folder: the namespace's code may have made it.
+
+    This cannot be undone.
+    """
+    folders = tuple(f"{project.folder}{os.sep}" for project in projects)
+
+    def check(event: str, arguments: tuple[Any, ...]) -> None:
+        for path in arguments[:2] if event in _FILE_EVENTS else ():
+            text = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else ""
+            text = unquote(urlsplit(text).path) if text.startswith("file:") else text
+            folder = next(filter(text.startswith, folders), "")
+            if not f"{os.path.realpath(text)}{os.sep}".startswith(folder):
+                raise PermissionError(errno.EACCES, "a link leads out of the folder of the namespace", text)
+
+    sys.addaudithook(check)
+
+
+def _end_session(process: "subprocess.Popen[bytes]") -> None:
     process.kill()
     process.wait()
     if sys.platform != "win32":
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-    while isolation is Isolation.UID and (left := _list_children(find_uid(project.namespace))):
+
+
+def _end_children(uid: int) -> None:
+    while left := _list_children(uid):
         for child in left:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)

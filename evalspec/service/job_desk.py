@@ -109,23 +109,6 @@ class JobDesk:
             self._finish(call)
         return self._is_cancelled
 
-    def answer(self, line: bytes) -> bytes:
-        """Return the answer to a line that a process has sent.
-
-        Raises:
-            ValueError: It is no call.
-        """
-        try:
-            call: Call = msgspec.json.decode(line, type=built(Call))  # type: ignore[arg-type]
-            answer = _Answer(self(call))
-        except LeaseLost:
-            answer = _Answer(failure="lost")
-        except DatabaseDown:  # its message is for operators
-            answer = _Answer(failure="down")
-        except RecursionError:
-            raise ValueError("nested too deeply") from None
-        return msgspec.json.encode(answer) + b"\n"
-
     def _renew(self, progress: Counts | None) -> None:
         started = time.monotonic()
         counts = None if progress is None else asdict(progress)
@@ -146,6 +129,22 @@ class JobDesk:
         error = None if call.error is None else visible(call.error[:_LONGEST_ERROR])
         counts = None if call.progress is None else asdict(call.progress)
         jobs.finish(self._engine, self._job, call.status, result=call.result, error=error, progress=counts)
+
+
+def answer(desk: Desk, line: bytes) -> bytes:
+    """Return the answer of a desk to a line that a process has sent.
+
+    Raises:
+        ValueError: It is no call.
+    """
+    try:
+        call: Call = msgspec.json.decode(line, type=built(Call))  # type: ignore[arg-type]
+        given = _Answer(desk(call))
+    except LeaseLost:
+        given = _Answer(failure="lost")
+    except DatabaseDown:  # its message is for operators
+        given = _Answer(failure="down")
+    return msgspec.json.encode(given) + b"\n"
 
 
 class RemoteDesk:
@@ -191,9 +190,9 @@ class RemoteDesk:
             if not line:
                 self._answers.put(line)  # for the next call
                 raise WorkerGone("the worker is gone")
-        answer = msgspec.json.decode(line, type=built(_Answer))
-        if answer.failure == "lost":
+        given = msgspec.json.decode(line, type=built(_Answer))
+        if given.failure == "lost":
             raise LeaseLost("the job was taken over by another worker")
-        if answer.failure == "down":
+        if given.failure == "down":
             raise DatabaseDown("the database does not answer")
-        return answer.is_cancelled
+        return given.is_cancelled

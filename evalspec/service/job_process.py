@@ -45,6 +45,7 @@ KINDS = {
     "comparison": "evalspec.service.comparing:run_comparison",
     "dataset_check": "evalspec.service.dataset_checks:run_dataset_check",
     "comparison_page": "evalspec.service.comparing:run_comparison_page",
+    "check": "evalspec.service.run_jobs:run_check",
 }
 """The function that executes each kind of job. It takes the Work and returns the job's result."""
 
@@ -333,9 +334,10 @@ def _run_assigned(work: Work, asked: Assignment) -> int:
     return code
 
 
-def explain_folder(error: OSError) -> str:
+def explain_folder(error: BaseException | None) -> str:
     """Return why a job was not started, and what to do."""
-    return f"the worker cannot use the project's folder: {error.strerror}. start the job again when it can"
+    cause = getattr(error, "strerror", None) or "it cannot be written"
+    return f"the worker cannot use the project's folder: {cause}. start the job again when it can"
 
 
 if __name__ == "__main__":

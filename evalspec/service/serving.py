@@ -41,6 +41,7 @@ from evalspec.service.database import (
     writing,
 )
 from evalspec.service.evaluation_files import evaluation_path, restore_evaluations
+from evalspec.service.isolation import refuse_links
 from evalspec.service.logs import configure_logs, log_event, log_exception
 from evalspec.service.pushes import IDLE_SECONDS, remove_idle_pushes
 from evalspec.service.run_index import RunIndex
@@ -165,6 +166,8 @@ def serve(settings: ServiceSettings, engine: Engine, sockets: list[socket.socket
     Workers end with it, and their jobs return to the queue.
     """
     configure_logs()
+    if settings.is_confined:
+        refuse_links(settings.projects.values())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn handles them, and raises them again when it has stopped
     stop = threading.Event()

@@ -34,11 +34,18 @@ class Project(Struct, frozen=True):
     """One namespace. Its runs, datasets, labels and gold sets are files in `folder`, which is absolute.
 
     `variables`: environment variables that its code gets, each with its name in the environment of the service.
+    `is_limited`: its manifests get no others.
     """
 
     namespace: str
     folder: Path
     variables: Mapping[str, str] = {}
+    is_limited: bool = False
+
+    def find_variables(self, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the variables of its manifests in an environment of the service."""
+        declared = {name: environ[own] for name, own in self.variables.items() if own in environ}
+        return declared if self.is_limited else {**environ, **declared}
 
     @property
     def root(self) -> Path:
@@ -140,8 +147,10 @@ def parse_projects(given: Iterable[str]) -> dict[str, Project]:
     return projects
 
 
-def declare_variables(projects: Mapping[str, Project], given: Iterable[str]) -> dict[str, Project]:
+def declare_variables(projects: Mapping[str, Project], given: Iterable[str], *, is_limited: bool) -> dict[str, Project]:
     """Return projects with the variables of their code. `given`: `NS:NAME` or `NS:NAME=VARIABLE` each.
+
+    `is_limited`: they get no others.
 
     Raises:
         InvalidInput: An entry cannot be read, or names an unknown namespace or a variable that is not set.
@@ -160,7 +169,7 @@ def declare_variables(projects: Mapping[str, Project], given: Iterable[str]) -> 
             declared[namespace][name] = own or name
     if problems:
         raise InvalidInput(problems)
-    return {namespace: replace(one, variables=declared[namespace]) for namespace, one in projects.items()}
+    return {name: replace(one, variables=declared[name], is_limited=is_limited) for name, one in projects.items()}
 
 
 def _overlap(folder: Path, other: Path) -> bool:

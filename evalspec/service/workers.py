@@ -8,14 +8,16 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from logging import WARNING
+from typing import Any
 
+from msgspec.structs import replace
 from sqlalchemy import Engine
 
 from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.service import jobs
 from evalspec.service.database import DatabaseDown
-from evalspec.service.isolation import adopt_orphans, open_confined
-from evalspec.service.job_desk import LONGEST_CALL, JobDesk
+from evalspec.service.isolation import adopt_orphans, close_folder, open_confined
+from evalspec.service.job_desk import LONGEST_CALL, Call, Desk, JobDesk, Outcome, answer
 from evalspec.service.job_process import EXIT_LOST, EXIT_STOPPED, Assignment, explain_folder
 from evalspec.service.jobs import Job, JobStatus, LeaseLost
 from evalspec.service.lease_watch import LeaseWatch
@@ -29,9 +31,10 @@ _AGAIN_SECONDS = 5.0
 class ServedNamespaces:
     """The namespaces of a worker. Some may have to wait for their folders. `again`: seconds between looks."""
 
-    def __init__(self, engine: Engine, projects: Mapping[str, Project], again: float = _AGAIN_SECONDS) -> None:
+    def __init__(self, engine: Engine, settings: ServiceSettings, again: float = _AGAIN_SECONDS) -> None:
         self._engine = engine
-        self._waiting = dict(projects)
+        self._isolation = settings.isolation
+        self._waiting = dict(settings.projects)
         self._served: list[str] = []
         self._reported: dict[str, str] = {}
         self._again = again
@@ -56,6 +59,7 @@ class ServedNamespaces:
         """Serve a namespace, or return why it cannot be served."""
         try:
             check_store(self._engine, project)
+            close_folder(self._isolation, project)  # before the code of others runs
         except DatabaseDown:
             raise
         except (InvalidInput, StoreError) as error:
@@ -73,6 +77,10 @@ class ServedNamespaces:
             log_event("a namespace is not served", level=WARNING, namespace=namespace, error=str(error))
 
 
+_PROCESS = "evalspec.service.job_process"
+_CHECKS = threading.Semaphore(2)
+"""How many checks are made at the same time."""
+_CHECK_SECONDS = 60.0
 _POLL_SECONDS = 0.5
 _STOP_SECONDS = 20.0
 _LEAST_SECONDS = 0.01
@@ -87,7 +95,7 @@ def work(engine: Engine, settings: ServiceSettings, stop: threading.Event) -> No
         StoreError: The database does not answer at the start.
     """
     name = f"{socket.gethostname()}:{os.getpid()}"
-    served = ServedNamespaces(engine, settings.projects)
+    served = ServedNamespaces(engine, settings)
     served.refresh()
     if settings.isolation is Isolation.UID:
         adopt_orphans()
@@ -111,19 +119,20 @@ def work(engine: Engine, settings: ServiceSettings, stop: threading.Event) -> No
 
 def _execute(engine: Engine, settings: ServiceSettings, job: Job, stop: threading.Event) -> None:
     project = settings.projects[job.namespace]
-    asked = Assignment(job, project, settings.lease_seconds, project.limit(settings.trust), settings.is_confined)
+    asked = _assign(settings, job)
     try:
-        with open_confined(settings.isolation, project, "evalspec.service.job_process") as process:
+        with open_confined(settings.isolation, project, _PROCESS, is_only=True) as process:
             desk = JobDesk(engine, job, settings.lease_seconds)
             attendant = threading.Thread(target=_attend, args=(process, desk, job), name="job", daemon=True)
             attendant.start()
             send_line(process, asked.encode())
             code = _wait(process, desk, stop)
         attendant.join(_STOP_SECONDS)
-    except OSError as error:  # the folder is gone, read-only or full, which must not end a worker of other projects
+    except (OSError, StoreError) as error:  # the folder is gone, read-only or full: a worker has other projects too
         log_event("a job was not started", level=WARNING, job=job.id, error=str(error))
+        cause = error if isinstance(error, OSError) else error.__cause__
         with suppress(StoreError, LeaseLost):  # the lease ends by itself
-            jobs.finish(engine, job, JobStatus.FAILED, error=explain_folder(error))
+            jobs.finish(engine, job, JobStatus.FAILED, error=explain_folder(cause))
         return
     if code == EXIT_STOPPED:
         with suppress(StoreError):
@@ -134,14 +143,46 @@ def _execute(engine: Engine, settings: ServiceSettings, job: Job, stop: threadin
             jobs.release(engine, job, stalled=True)
 
 
-def _attend(process: "subprocess.Popen[bytes]", desk: JobDesk, job: Job) -> None:
+def _assign(settings: ServiceSettings, job: Job) -> Assignment:
+    project = settings.projects[job.namespace]
+    own = replace(project, variables={}, is_limited=False)  # the environment of the process has no others
+    return Assignment(job, own, settings.lease_seconds, project.limit(settings.trust), settings.is_confined)
+
+
+def check_apart(settings: ServiceSettings, project: Project, kind: str, request: Mapping[str, Any]) -> Any:
+    """Return the result of a check of a namespace, which is made as its jobs are: with its rights and restrictions.
+
+    Raises:
+        InvalidInput: The check has failed.
+    """
+    asked = {"kind": kind, "request": request}
+    job = Job(jobs.create_id("check"), project.namespace, "check", asked, "", JobStatus.RUNNING, 0.0)
+    outcome: Outcome | None = None
+
+    def note(call: Call) -> bool:
+        nonlocal outcome
+        outcome = call if isinstance(call, Outcome) else outcome
+        return False
+
+    with _CHECKS, open_confined(settings.isolation, project, _PROCESS, is_only=False) as process:
+        timer = threading.Timer(_CHECK_SECONDS, process.kill)
+        timer.start()
+        send_line(process, _assign(settings, job).encode())
+        _attend(process, note, job)
+        timer.cancel()
+    if outcome is None or outcome.error is not None:
+        raise InvalidInput((outcome and outcome.error) or "the check of the manifest did not end")
+    return outcome.result
+
+
+def _attend(process: "subprocess.Popen[bytes]", desk: Desk, job: Job) -> None:
     """Answer the calls of a job's process. One that sends something else is killed."""
     if process.stdout is None:
         return
     try:
         with os.fdopen(os.dup(process.stdout.fileno()), "rb") as calls:
             while line := calls.readline(LONGEST_CALL):
-                send_line(process, desk.answer(line))
+                send_line(process, answer(desk, line))
                 time.sleep(_LEAST_SECONDS)
     except Exception as error:  # whatever it sends must not end the worker
         log_event("a job sent what is no call", level=WARNING, job=job.id, error=type(error).__name__)
