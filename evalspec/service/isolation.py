@@ -150,7 +150,7 @@ def open_confined(
     scratch = Path(tempfile.mkdtemp(prefix="evalspec-"))
     try:
         close_folder(isolation, project)
-        if isolation is Isolation.UID:
+        if isolation is Isolation.UID and sys.platform != "win32":
             os.chown(scratch, find_uid(project.namespace), -1)
         wrapper, options = _find_means(isolation, project, scratch)
         with subprocess.Popen(
@@ -188,7 +188,7 @@ def close_folder(isolation: Isolation, project: Project) -> None:
     Raises:
         StoreError: The folder cannot be given away.
     """
-    if isolation is not Isolation.UID:
+    if sys.platform == "win32" or isolation is not Isolation.UID:
         return
     uid, own = find_uid(project.namespace), os.geteuid()
     with store_errors(project.folder):
@@ -282,7 +282,7 @@ def _end_session(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _end_children(uid: int) -> None:
-    while left := _list_children(uid):
+    while sys.platform != "win32" and (left := _list_children(uid)):
         for child in left:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)

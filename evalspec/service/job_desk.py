@@ -52,7 +52,7 @@ class RunNote(Struct, frozen=True, tag=True):
     run_id: str
 
 
-class Outcome(Struct, frozen=True, tag=True):
+class JobEnd(Struct, frozen=True, tag=True):
     """End the job. `progress`: None: as it was stored last."""
 
     status: JobStatus
@@ -61,7 +61,7 @@ class Outcome(Struct, frozen=True, tag=True):
     progress: Counts | None = None
 
 
-Call = Renewal | RunNote | Outcome
+Call = Renewal | RunNote | JobEnd
 Desk = Callable[[Call], bool]
 """Stores what a call says, and returns whether the job is cancelled.
 
@@ -123,7 +123,7 @@ class JobDesk:
             raise ValueError("not the name of a run of this job")
         jobs.note_run(self._engine, self._job, run_id)
 
-    def _finish(self, call: Outcome) -> None:
+    def _finish(self, call: JobEnd) -> None:
         if call.status in OPEN:
             raise ValueError("not the end of a job")
         error = None if call.error is None else visible(call.error[:_LONGEST_ERROR])

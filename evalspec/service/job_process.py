@@ -33,7 +33,7 @@ from evalspec.runs.store.run_store import refuse_linked_store
 from evalspec.runs.store.stored_run import StoredRun, open_run
 from evalspec.service.database import DatabaseDown
 from evalspec.service.isolation import forbid_privileges
-from evalspec.service.job_desk import Counts, Desk, Outcome, RemoteDesk, Renewal, RunNote, WorkerGone
+from evalspec.service.job_desk import Counts, Desk, JobEnd, RemoteDesk, Renewal, RunNote, WorkerGone
 from evalspec.service.jobs import Job, JobStatus, LeaseLost
 from evalspec.service.logs import configure_logs, log_exception
 from evalspec.service.places import hide_folder
@@ -235,7 +235,7 @@ def run_job(work: Work) -> int:
         work.lease.refuse_ended()
         refuse_linked_store()
         result = getattr(import_module(module), name)(work)
-        work.lease.desk(Outcome(JobStatus.COMPLETED, result, progress=work.lease.progress))
+        work.lease.desk(JobEnd(JobStatus.COMPLETED, result, progress=work.lease.progress))
     except (Stopped, LeaseLost) as ended:
         return _end(work, ended)
     except WorkerGone:
@@ -256,14 +256,14 @@ def _end(work: Work, ended: Stopped | LeaseLost) -> int:
     if ended.reason == STOPPING:
         return EXIT_STOPPED
     with suppress(LeaseLost, DatabaseDown, WorkerGone):
-        work.lease.desk(Outcome(JobStatus.CANCELLED, progress=work.lease.progress))
+        work.lease.desk(JobEnd(JobStatus.CANCELLED, progress=work.lease.progress))
     return 0
 
 
 def _fail(work: Work, error: str) -> int:
     try:
         shown = hide_folder(error, work.project.folder)
-        work.lease.desk(Outcome(JobStatus.FAILED, error=shown, progress=work.lease.progress))
+        work.lease.desk(JobEnd(JobStatus.FAILED, error=shown, progress=work.lease.progress))
     except (LeaseLost, DatabaseDown):
         return EXIT_LOST
     except WorkerGone:

@@ -17,7 +17,7 @@ from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.service import jobs
 from evalspec.service.database import DatabaseDown
 from evalspec.service.isolation import adopt_orphans, close_folder, open_confined
-from evalspec.service.job_desk import LONGEST_CALL, Call, Desk, JobDesk, Outcome, answer
+from evalspec.service.job_desk import LONGEST_CALL, Call, Desk, JobDesk, JobEnd, answer
 from evalspec.service.job_process import EXIT_LOST, EXIT_STOPPED, Assignment, explain_folder
 from evalspec.service.jobs import Job, JobStatus, LeaseLost
 from evalspec.service.lease_watch import LeaseWatch
@@ -157,11 +157,11 @@ def check_apart(settings: ServiceSettings, project: Project, kind: str, request:
     """
     asked = {"kind": kind, "request": request}
     job = Job(jobs.create_id("check"), project.namespace, "check", asked, "", JobStatus.RUNNING, 0.0)
-    outcome: Outcome | None = None
+    outcome: JobEnd | None = None
 
     def note(call: Call) -> bool:
         nonlocal outcome
-        outcome = call if isinstance(call, Outcome) else outcome
+        outcome = call if isinstance(call, JobEnd) else outcome
         return False
 
     with _CHECKS, open_confined(settings.isolation, project, _PROCESS, is_only=False) as process:
