@@ -46,7 +46,7 @@ def find_uid(namespace: str) -> int:
 
 
 def choose_isolation(asked: Isolation | None, projects: Mapping[str, Project]) -> Isolation:
-    """Return how namespaces are kept apart. `asked`: None for the best that this system has; one namespace needs none.
+    """Return how namespaces are isolated. `asked`: None for the best that this system has; one namespace needs none.
 
     Raises:
         InvalidInput: There are several namespaces, and the system has nothing.
@@ -65,7 +65,7 @@ def choose_isolation(asked: Isolation | None, projects: Mapping[str, Project]) -
 
 
 def check_isolation(settings: ServiceSettings) -> None:
-    """Check that the namespaces of a server or worker can be kept apart as its settings say.
+    """Check that the namespaces of a server or worker can be isolated as its settings say.
 
     Raises:
         InvalidInput: They cannot. It has every problem.
@@ -282,7 +282,9 @@ def _end_session(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _end_children(uid: int) -> None:
-    while sys.platform != "win32" and (left := _list_children(uid)):
+    if sys.platform == "win32":
+        return
+    while left := _list_children(uid):
         for child in left:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)

@@ -1,7 +1,7 @@
 """The process of one job: it executes the job and keeps its lease. `workers` starts it in the folder of the project.
 
 Each job has a process of its own, so that namespaces share no imported modules and no working directory. It has no
-access to the database: see `job_desk`.
+access to the database: see `job_calls`.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from evalspec.runs.store.run_store import refuse_linked_store
 from evalspec.runs.store.stored_run import StoredRun, open_run
 from evalspec.service.database import DatabaseDown
 from evalspec.service.isolation import forbid_privileges
-from evalspec.service.job_desk import Counts, Desk, JobEnd, RemoteDesk, Renewal, RunNote, WorkerGone
+from evalspec.service.job_calls import CallHandler, Counts, JobEnd, RemoteCalls, Renewal, RunNote, WorkerGone
 from evalspec.service.jobs import Job, JobStatus, LeaseLost
 from evalspec.service.logs import configure_logs, log_exception
 from evalspec.service.places import hide_folder
@@ -87,7 +87,7 @@ class Lease:
         LeaseLost: Another worker has taken over the job.
     """
 
-    def __init__(self, desk: Desk, seconds: float) -> None:
+    def __init__(self, desk: CallHandler, seconds: float) -> None:
         self.desk = desk
         self._seconds = seconds
         self._progress: Counts | None = None
@@ -288,7 +288,7 @@ class Assignment(Struct, frozen=True):
 def main() -> NoReturn:
     """Execute the job that the first line of standard input describes. Its end means that the worker has ended."""
     configure_logs()
-    desk = RemoteDesk()
+    desk = RemoteCalls()
     asked: Assignment = msgspec.json.decode(
         desk.read_line(), type=built(Assignment), dec_hook=lambda kind, value: kind(value)
     )

@@ -115,7 +115,7 @@ class ServiceSettings(Struct, frozen=True):
 
     @property
     def is_confined(self) -> bool:
-        """Whether the code of namespaces is kept apart."""
+        """Whether the code of namespaces is isolated."""
         return self.isolation is not Isolation.OFF
 
 

@@ -17,7 +17,7 @@ from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.service import jobs
 from evalspec.service.database import DatabaseDown
 from evalspec.service.isolation import adopt_orphans, close_folder, open_confined
-from evalspec.service.job_desk import LONGEST_CALL, Call, Desk, JobDesk, JobEnd, answer
+from evalspec.service.job_calls import LONGEST_CALL, Call, CallHandler, JobCalls, JobEnd, answer
 from evalspec.service.job_process import EXIT_LOST, EXIT_STOPPED, Assignment, explain_folder
 from evalspec.service.jobs import Job, JobStatus, LeaseLost
 from evalspec.service.lease_watch import LeaseWatch
@@ -122,7 +122,7 @@ def _execute(engine: Engine, settings: ServiceSettings, job: Job, stop: threadin
     asked = _assign(settings, job)
     try:
         with open_confined(settings.isolation, project, _PROCESS, is_only=True) as process:
-            desk = JobDesk(engine, job, settings.lease_seconds)
+            desk = JobCalls(engine, job, settings.lease_seconds)
             attendant = threading.Thread(target=_attend, args=(process, desk, job), name="job", daemon=True)
             attendant.start()
             send_line(process, asked.encode())
@@ -175,7 +175,7 @@ def check_apart(settings: ServiceSettings, project: Project, kind: str, request:
     return outcome.result
 
 
-def _attend(process: "subprocess.Popen[bytes]", desk: Desk, job: Job) -> None:
+def _attend(process: "subprocess.Popen[bytes]", desk: CallHandler, job: Job) -> None:
     """Answer the calls of a job's process. One that sends something else is killed."""
     if process.stdout is None:
         return
@@ -189,7 +189,7 @@ def _attend(process: "subprocess.Popen[bytes]", desk: Desk, job: Job) -> None:
         process.kill()
 
 
-def _wait(process: "subprocess.Popen[bytes]", desk: JobDesk, stop: threading.Event) -> int:
+def _wait(process: "subprocess.Popen[bytes]", desk: JobCalls, stop: threading.Event) -> int:
     """Return the exit code. When the worker stops, the job gets a moment to end in order.
 
     A process that neither renews its lease nor ends is killed: it hangs, or has lost or cancelled its job.

@@ -12,7 +12,7 @@ import evalspec
 from evalspec.model import Run
 from evalspec.service import jobs
 from evalspec.service.database import migrate, open_database
-from evalspec.service.job_desk import JobDesk
+from evalspec.service.job_calls import JobCalls
 from evalspec.service.job_process import Lease, Work, run_job
 from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_projects
 from evalspec.service.stores import register_stores
@@ -72,7 +72,7 @@ def work(settings: ServiceSettings, engine: Engine) -> Callable[..., None]:
 
     def do_all(lease_seconds: float = 60) -> None:
         while job := jobs.claim(engine, "worker", dict.fromkeys(settings.projects, 1), lease_seconds):
-            lease = Lease(JobDesk(engine, job, lease_seconds), lease_seconds)
+            lease = Lease(JobCalls(engine, job, lease_seconds), lease_seconds)
             project = settings.projects[job.namespace]
             with chdir(project.folder):
                 run_job(Work(job, project, lease))

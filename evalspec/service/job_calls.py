@@ -62,7 +62,7 @@ class JobEnd(Struct, frozen=True, tag=True):
 
 
 Call = Renewal | RunNote | JobEnd
-Desk = Callable[[Call], bool]
+CallHandler = Callable[[Call], bool]
 """Stores what a call says, and returns whether the job is cancelled.
 
 Raises LeaseLost if another worker has the job, and DatabaseDown.
@@ -78,7 +78,7 @@ class WorkerGone(EvalspecError):
     """The worker has ended, or wants the job to end."""
 
 
-class JobDesk:
+class JobCalls:
     """The desk of one claimed job, in the process with the database. `deadline`: the end of the lease here."""
 
     def __init__(self, engine: Engine, job: Job, lease_seconds: float) -> None:
@@ -99,7 +99,7 @@ class JobDesk:
                 self._renew(None)
 
     def __call__(self, call: Call) -> bool:
-        """Store what a call says. See Desk."""
+        """Store what a call says. See CallHandler."""
         self._has_started = True
         if isinstance(call, Renewal):
             self._renew(call.progress)
@@ -131,7 +131,7 @@ class JobDesk:
         jobs.finish(self._engine, self._job, call.status, result=call.result, error=error, progress=counts)
 
 
-def answer(desk: Desk, line: bytes) -> bytes:
+def answer(desk: CallHandler, line: bytes) -> bytes:
     """Return the answer of a desk to a line that a process has sent.
 
     Raises:
@@ -147,7 +147,7 @@ def answer(desk: Desk, line: bytes) -> bytes:
     return msgspec.json.encode(given) + b"\n"
 
 
-class RemoteDesk:
+class RemoteCalls:
     """The desk of a job in the job's own process: it sends the calls to the worker."""
 
     def __init__(self) -> None:
