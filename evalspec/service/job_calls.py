@@ -79,7 +79,7 @@ class WorkerGone(EvalspecError):
 
 
 class JobCalls:
-    """The desk of one claimed job, in the process with the database. `deadline`: the end of the lease here."""
+    """Stores the calls of one claimed job, in the process with the database. `deadline`: the end of the lease here."""
 
     def __init__(self, engine: Engine, job: Job, lease_seconds: float) -> None:
         self._engine = engine
@@ -132,7 +132,7 @@ class JobCalls:
 
 
 def answer(desk: CallHandler, line: bytes) -> bytes:
-    """Return the answer of a desk to a line that a process has sent.
+    """Return the answer to a line that a process has sent.
 
     Raises:
         ValueError: It is no call.
@@ -148,7 +148,7 @@ def answer(desk: CallHandler, line: bytes) -> bytes:
 
 
 class RemoteCalls:
-    """The desk of a job in the job's own process: it sends the calls to the worker."""
+    """Sends the calls of a job from its own process to the worker."""
 
     def __init__(self) -> None:
         """Take over standard input and output, before other code can use them."""
