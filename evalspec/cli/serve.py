@@ -1,7 +1,7 @@
 """`evalspec serve`: the REST API and its workers."""
 
 import getpass
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -11,12 +11,11 @@ from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.service_options import (
     check_user,
     choose_database,
+    code_options,
     database_option,
     lease_option,
     max_runs_option,
     project_option,
-    read_projects,
-    require_service,
 )
 from evalspec.cli.streams import emit_line, notify
 
@@ -34,6 +33,7 @@ def _limit(
 @option("--port", type=click.IntRange(1, 65535), default=8321, show_default=True, metavar="N", help="Port.")
 @database_option
 @project_option
+@code_options
 @option("--workers", type=click.IntRange(min=0), default=1, show_default=True, metavar="N", help="Worker processes.")
 @lease_option
 @option(
@@ -64,7 +64,7 @@ def command(
     host: str,
     port: int,
     database: str | None,
-    given: tuple[str, ...],
+    code: Mapping[str, Any],
     workers: int,
     lease_seconds: float,
     names: tuple[str, ...],
@@ -84,10 +84,10 @@ def command(
       evalspec serve --project shop=./shop --project docs=./docs --workers 2
       evalspec serve --host 0.0.0.0 --server-name evals.example.com
     """
-    require_service()
     if login_user is not None:
         check_user(login_user, "--login-user")
     from evalspec.base.collector import growing
+    from evalspec.service.isolation import check_isolation
     from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_proxies
 
     with growing():  # the server answers a sixth of a second earlier
@@ -95,16 +95,17 @@ def command(
         from evalspec.service.serving import list_findings, prepare_database, serve
 
     settings = ServiceSettings(
-        read_projects(given),
-        choose_database(database),
-        host,
-        port,
+        database=choose_database(database),
+        host=host,
+        port=port,
         hosts=names,
         proxies=parse_proxies(proxies),
         workers=workers,
         lease_seconds=lease_seconds,
         limits=ServiceLimits(concurrent_runs=max_runs, **limits),
+        **code,
     )
+    check_isolation(settings)
     if is_check:
         for line in list_findings(settings):
             emit_line(line)

@@ -1,12 +1,15 @@
 """Options that `evalspec serve`, `worker` and `token` share."""
 
+import functools
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evalspec.base.errors import InvalidInput, MissingPackage, Problem
-from evalspec.cli.options import option
+from evalspec.base.trust import Trust
+from evalspec.cli.options import Command, group_options, option
+from evalspec.cli.trust_options import add_trust_options, refuse_idle
 
 if TYPE_CHECKING:
     from evalspec.service.settings import Project
@@ -44,6 +47,47 @@ max_runs_option = option(
     metavar="N",
     help="How many jobs of each namespace run at the same time.",
 )
+
+
+_add_code_options = group_options(
+    option(
+        "--isolation",
+        type=click.Choice(["uid", "bubblewrap", "off"]),
+        help="What keeps the code of namespaces apart. Default: off for one namespace, else the first that works.",
+    ),
+    option(
+        "--env",
+        "variables",
+        multiple=True,
+        metavar="NS:NAME[=VARIABLE]",
+        help="Give the code of namespace NS this variable, or VARIABLE under this name; repeatable.",
+    ),
+    add_trust_options,
+)
+
+
+def code_options(command: Command) -> Command:
+    """Add the options for the code of projects. The command gets `code`: fields of ServiceSettings, with `projects`."""
+
+    @functools.wraps(command)
+    def collected(
+        *, given: tuple[str, ...], isolation: str | None, variables: tuple[str, ...], untrusted: bool, **settings: Any
+    ) -> Any:
+        allowed = {"variables": settings.pop("allow_env"), "hosts": settings.pop("allow_host")}
+        if not untrusted:
+            refuse_idle(*allowed.values())
+        require_service()
+        from evalspec.service.isolation import choose_isolation
+        from evalspec.service.settings import Isolation, declare_variables
+
+        projects = read_projects(given)
+        chosen = choose_isolation(Isolation(isolation) if isolation else None, projects)
+        is_limited = untrusted or chosen is not Isolation.OFF
+        projects = declare_variables(projects, variables, is_limited=is_limited)
+        trust = Trust(is_limited=untrusted, **allowed)
+        return command(code={"projects": projects, "isolation": chosen, "trust": trust}, **settings)
+
+    return _add_code_options(collected)  # type: ignore[return-value]
 
 
 def require_service() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.base.trust import Act, Host, Refused, Trust, explain, host_of, limiting, parse_host
+from evalspec.base.trust import Host, Trust, host_of, limiting, parse_host
 from evalspec.cli.options import Command, group_options, option
-from evalspec.runs.store.run_store import OWN_INPUTS, STORE
+from evalspec.runs.store.run_store import STORE, refuse_linked_store
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -31,7 +31,7 @@ def _parse_variables(_context: click.Context, _parameter: click.Parameter, names
     return frozenset(names)
 
 
-_add_options = group_options(
+add_trust_options = group_options(
     option("--untrusted", is_flag=True,
            help="Do not trust the project: allow no code, commands, plugins, variables, hosts or outside files."),
     option("--allow-env", multiple=True, metavar="NAME", callback=_parse_variables,
@@ -58,19 +58,19 @@ def trust_options(*inputs: str) -> Callable[[Command], Command]:
             **settings: Any,
         ) -> Any:
             if not untrusted:
-                _refuse_idle(allow_env, allow_host)
+                refuse_idle(allow_env, allow_host)
                 return command(*arguments, **settings)
             named = [settings[name] for name in inputs if settings[name] is not None] if inputs else [STORE]
             with limiting(_find_trust(allow_env, allow_host, named, settings.get("url"))):
-                _refuse_linked_store()
+                refuse_linked_store()
                 return command(*arguments, **settings)
 
-        return _add_options(limited)  # type: ignore[return-value]
+        return add_trust_options(limited)  # type: ignore[return-value]
 
     return decorate
 
 
-def _refuse_idle(variables: Iterable[str], hosts: Iterable[Host]) -> None:
+def refuse_idle(variables: Iterable[str], hosts: Iterable[Host]) -> None:
     """Raise InvalidInput if an exception is allowed without --untrusted, which was probably forgotten."""
     given = {"--allow-env": variables, "--allow-host": hosts}
     idle = [
@@ -98,11 +98,3 @@ def _find_trust(variables: frozenset[str], hosts: frozenset[Host], named: Sequen
 def _folder_of(path: Path) -> Path:
     """Return the resolved parent folder of a path. A link at the path itself is not followed: it may lead anywhere."""
     return Path(os.path.normpath(Path.cwd() / path)).parent.resolve()
-
-
-def _refuse_linked_store() -> None:
-    """Raise Refused if the project has a link in place of a folder that runs are written to."""
-    for place in (STORE, *(own.path for own in OWN_INPUTS)):
-        refused = explain(Act.WRITE_FILE, str(place))
-        if refused is not None:
-            raise Refused(Problem(*refused))

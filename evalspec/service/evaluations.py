@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from evalspec.api.evaluation import Evaluation, prepare
 from evalspec.api.public import redacting
-from evalspec.base.errors import Unmeasurable
+from evalspec.base.errors import InvalidInput, Unmeasurable
 from evalspec.inputs.datasets.base import DATASETS, find_system
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.gate_schema import CiGate
@@ -24,11 +24,12 @@ from evalspec.inputs.manifest.yaml_source import YamlSource
 from evalspec.model import DatasetResult, Run, SampleStatus
 from evalspec.model.base import built
 from evalspec.model.fingerprints import RetrieverMode
+from evalspec.runs.planning.checks import validate_manifest
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.store.stored_run import StoredRun
 from evalspec.service.job_process import Work
 from evalspec.service.posted_datasets import DATASET_FORMAT, dataset_path
-from evalspec.service.run_jobs import resolve_manifest
+from evalspec.service.run_jobs import Checked, resolve_manifest
 from evalspec.service.settings import MANIFEST, Project
 
 CUT: Mapping[str, str] = {"precision": "Precision", "recall": "Recall", "f1": "F1", "f2": "F2", "ndcg": "nDCG"}
@@ -137,6 +138,16 @@ def find_of_means(request: EvaluationRequest) -> Mapping[str, Any]:
     """Return the formulas over mean precision and mean recall that the request wants, by evalspec's name."""
     system = find_system(request.compat) if request.compat else None
     return system.of_means if system is not None else {}
+
+
+def check_evaluation(project: Project, request: Mapping[str, Any], *, here: bool) -> Checked:
+    """Return what is wrong with the manifest and with the queries of the dataset. The request: an EvaluationRequest."""
+    loaded = load_evaluation(project, msgspec.convert(request, built(EvaluationRequest)), here=here)
+    try:
+        validate_manifest(loaded, RunOptions(depth=0))
+    except InvalidInput as error:
+        return Checked(tuple(error.problems))
+    return Checked()
 
 
 def run_evaluation(work: Work) -> dict[str, Any]:

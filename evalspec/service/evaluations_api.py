@@ -12,8 +12,6 @@ from evalspec.base.errors import StoreError
 from evalspec.base.registry import near_miss
 from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.model.fingerprints import RetrieverMode
-from evalspec.runs.planning.checks import validate_manifest
-from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.retrievers import name_variants
 from evalspec.service import jobs
 from evalspec.service.access import Access, Reading, Running
@@ -27,7 +25,6 @@ from evalspec.service.evaluations import (
     EvaluationRequest,
     MetricName,
     list_compat,
-    load_evaluation,
 )
 from evalspec.service.examples import DATASET, EVALUATION_ID, MOMENT, RETRIEVER, RUN_ID
 from evalspec.service.jobs import Job, JobStatus
@@ -35,7 +32,7 @@ from evalspec.service.jobs_api import describe_job
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.posted_datasets import find_summary
 from evalspec.service.problems import ApiProblem, not_found
-from evalspec.service.run_jobs import resolve_manifest
+from evalspec.service.run_jobs import check_request, resolve_manifest
 from evalspec.service.same_jobs import start_job
 from evalspec.service.settings import MANIFEST, Project
 
@@ -152,7 +149,7 @@ def start_evaluation(
         RetrieverMode(config.mode) if config.mode else None,
         _choose_compat(config.compat),
     )
-    _check_evaluation(project, request)
+    check_request(access.service.settings, project, EVALUATION, msgspec.to_builtins(request))
     job = start_job(access, EVALUATION, msgspec.to_builtins(request), "eval", dataset.query_count)
     try:
         write_evaluation(project, EvaluationFile(job.id, job.user, job.created_at, job.calls, request))
@@ -267,12 +264,3 @@ def _check_retriever(project: Project, name: str) -> None:
     else:
         fix = near_miss(name, variants) if variants else f"declare spec.evaluation.retrievers in {MANIFEST}"
         raise not_found(f"no retriever is named '{name}'", fix)
-
-
-def _check_evaluation(project: Project, request: EvaluationRequest) -> None:
-    """Check the manifest and every query of the dataset. Nothing is called.
-
-    Raises:
-        InvalidInput: Lists all problems.
-    """
-    validate_manifest(load_evaluation(project, request), RunOptions(depth=0))

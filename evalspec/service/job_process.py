@@ -1,36 +1,39 @@
 """The process of one job: it executes the job and keeps its lease. `workers` starts it in the folder of the project.
 
-Each job has a process of its own, so that namespaces share no imported modules and no working directory.
+Each job has a process of its own, so that namespaces share no imported modules and no working directory. It has no
+access to the database: see `job_calls`.
 """
 
 import asyncio
-import json
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import Engine
 
 from evalspec.api.evaluation import Evaluation, Progress, ProgressCallback, complete
 from evalspec.api.loops import run_here
 from evalspec.base.collector import growing
 from evalspec.base.errors import EvalspecError, InvalidInput, StoreError
-from evalspec.base.foreign_text import visible
+from evalspec.base.trust import Trust, limiting
 from evalspec.model import Run
+from evalspec.model.base import built
 from evalspec.runs.runner.session import InputsChanged
+from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER
 from evalspec.runs.store.run_log import seize
+from evalspec.runs.store.run_store import refuse_linked_store
 from evalspec.runs.store.stored_run import StoredRun, open_run
-from evalspec.service import jobs
-from evalspec.service.database import DatabaseDown, open_database
+from evalspec.service.database import DatabaseDown
+from evalspec.service.isolation import forbid_privileges
+from evalspec.service.job_calls import CallHandler, Counts, JobEnd, RemoteCalls, Renewal, RunNote, WorkerGone
 from evalspec.service.jobs import Job, JobStatus, LeaseLost
 from evalspec.service.logs import configure_logs, log_exception
 from evalspec.service.places import hide_folder
@@ -42,13 +45,14 @@ KINDS = {
     "comparison": "evalspec.service.comparing:run_comparison",
     "dataset_check": "evalspec.service.dataset_checks:run_dataset_check",
     "comparison_page": "evalspec.service.comparing:run_comparison_page",
+    "check": "evalspec.service.run_jobs:run_check",
 }
 """The function that executes each kind of job. It takes the Work and returns the job's result."""
 
 EXIT_LOST = 4
 """The lease was lost, or ends because the database does not answer: another worker continues the job."""
 EXIT_STOPPED = 5
-"""The worker is stopping: the job has returned to the queue."""
+"""The worker is stopping: the job returns to the queue."""
 
 _RENEWALS_PER_LEASE = 3
 _LONGEST_PAUSE = 1.0
@@ -83,11 +87,10 @@ class Lease:
         LeaseLost: Another worker has taken over the job.
     """
 
-    def __init__(self, engine: Engine, job: Job, seconds: float) -> None:
-        self._engine = engine
-        self._job = job
+    def __init__(self, desk: CallHandler, seconds: float) -> None:
+        self.desk = desk
         self._seconds = seconds
-        self._progress: Mapping[str, Any] | None = None
+        self._progress: Counts | None = None
         self._stop: Callable[[], object] | None = None
         self._is_over = threading.Event()
         self._guard = threading.Lock()
@@ -97,14 +100,13 @@ class Lease:
         threading.Thread(target=self._keep, name="lease", daemon=True).start()
 
     @property
-    def progress(self) -> Mapping[str, Any] | None:
+    def progress(self) -> Counts | None:
         """The progress that was reported last, which may not be stored yet."""
         return self._progress
 
     def report(self, progress: Progress) -> None:
         """Store the progress with the next renewal. A process that was stopped for too long ends here."""
-        asked = {"total": progress.total, "queried": progress.asked, "scored": progress.scored}
-        self._progress = asked | {"failed": progress.failed}
+        self._progress = Counts(progress.total, progress.asked, progress.scored, progress.failed)
         if time.monotonic() > self._valid_until:
             self.end(LOST)
 
@@ -135,6 +137,8 @@ class Lease:
         while not self._is_over.wait(min(self._seconds / _RENEWALS_PER_LEASE, _LONGEST_PAUSE)):
             try:
                 self._renew()
+            except WorkerGone:
+                return
             except LeaseLost:
                 self.end(LOST)
                 return
@@ -145,7 +149,7 @@ class Lease:
 
     def _renew(self) -> None:
         started = time.monotonic()
-        if jobs.renew(self._engine, self._job, self._seconds, self._progress):
+        if self.desk(Renewal(self._progress)):
             self.end(JobStatus.CANCELLED)
         self._valid_until = started + self._seconds
 
@@ -155,7 +159,6 @@ class Work(Struct, frozen=True):
 
     job: Job
     project: Project
-    engine: Engine
     lease: Lease
 
     def find_run(self) -> StoredRun | None:
@@ -184,7 +187,7 @@ class Work(Struct, frozen=True):
             problems = [replace(problem, fix=problem.fix and fix) for problem in changed.problems]
             raise InvalidInput(problems) from changed
         try:
-            jobs.note_run(self.engine, self.job, session.log.id)
+            self.lease.desk(RunNote(session.log.id))
             listener = ProgressCallback(evaluation.plan.total, self.lease.report)
             return run_here(lambda: self._stoppable(complete(session, listener)))
         finally:
@@ -230,10 +233,13 @@ def run_job(work: Work) -> int:
     module, _, name = KINDS[work.job.kind].partition(":")
     try:
         work.lease.refuse_ended()
+        refuse_linked_store()
         result = getattr(import_module(module), name)(work)
-        jobs.finish(work.engine, work.job, JobStatus.COMPLETED, result=result, progress=work.lease.progress)
+        work.lease.desk(JobEnd(JobStatus.COMPLETED, result, progress=work.lease.progress))
     except (Stopped, LeaseLost) as ended:
         return _end(work, ended)
+    except WorkerGone:
+        return EXIT_STOPPED
     except DatabaseDown:  # not the fault of the job: another worker continues it when the lease has ended
         return EXIT_LOST
     except EvalspecError as error:
@@ -248,55 +254,90 @@ def _end(work: Work, ended: Stopped | LeaseLost) -> int:
     if isinstance(ended, LeaseLost) or ended.reason == LOST:
         return EXIT_LOST
     if ended.reason == STOPPING:
-        with suppress(StoreError):  # the lease ends by itself
-            jobs.release(work.engine, work.job, stalled=False)
         return EXIT_STOPPED
-    with suppress(LeaseLost, DatabaseDown):
-        jobs.finish(work.engine, work.job, JobStatus.CANCELLED, progress=work.lease.progress)
+    with suppress(LeaseLost, DatabaseDown, WorkerGone):
+        work.lease.desk(JobEnd(JobStatus.CANCELLED, progress=work.lease.progress))
     return 0
 
 
 def _fail(work: Work, error: str) -> int:
     try:
-        shown = visible(hide_folder(error, work.project.folder))  # not every database stores every character
-        jobs.finish(work.engine, work.job, JobStatus.FAILED, error=shown, progress=work.lease.progress)
+        shown = hide_folder(error, work.project.folder)
+        work.lease.desk(JobEnd(JobStatus.FAILED, error=shown, progress=work.lease.progress))
     except (LeaseLost, DatabaseDown):
         return EXIT_LOST
+    except WorkerGone:
+        return EXIT_STOPPED
     return 0
 
 
-def wait_for_end_of_input() -> None:
-    """Wait until the other end of standard input is closed. Unlike sys.stdin, the descriptor needs no lock at exit."""
-    while os.read(0, 1024):
-        pass
+class Assignment(Struct, frozen=True):
+    """What a process has to do. `trust`: what the project may do. `is_confined`: its code is kept from other code."""
 
+    job: Job
+    project: Project
+    lease_seconds: float
+    trust: Trust
+    is_confined: bool
 
-def _stop_at_end_of_input(lease: Lease) -> None:
-    wait_for_end_of_input()
-    lease.end(STOPPING)
+    def encode(self) -> bytes:
+        """Return the assignment as one line of JSON."""
+        return msgspec.json.encode(self, enc_hook=str) + b"\n"
 
 
 def main() -> NoReturn:
     """Execute the job that the first line of standard input describes. Its end means that the worker has ended."""
     configure_logs()
-    asked = json.loads(sys.stdin.readline())
-    engine = open_database(asked["database"])
-    project = Project(asked["namespace"], Path(asked["folder"]))
+    desk = RemoteCalls()
+    asked: Assignment = msgspec.json.decode(
+        desk.read_line(), type=built(Assignment), dec_hook=lambda kind, value: kind(value)
+    )
+    is_ending = threading.Event()
+    desk.listen(is_ending.set)
     try:
-        job = jobs.find_job(engine, project.namespace, asked["job"])
-        if job is None or job.fence != asked["fence"]:
-            sys.exit(EXIT_LOST)
-        lease = Lease(engine, job, asked["leaseSeconds"])
+        lease = Lease(desk, asked.lease_seconds)
     except (LeaseLost, DatabaseDown):
-        sys.exit(EXIT_LOST)
+        os._exit(EXIT_LOST)
+    except WorkerGone:
+        os._exit(EXIT_STOPPED)
+
+    def end_when_asked() -> None:
+        is_ending.wait()
+        lease.end(STOPPING)
+
+    threading.Thread(target=end_when_asked, name="end", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: threading.Thread(target=lease.end, args=(STOPPING,)).start())
-    threading.Thread(target=_stop_at_end_of_input, args=(lease,), name="input", daemon=True).start()
-    code = run_job(Work(job, project, engine, lease))
+        signal.signal(number, lambda *_: is_ending.set())
+    code = _run_assigned(Work(asked.job, asked.project, lease), asked)
     lease.close()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # threads of user code must not keep the process alive
+
+
+def _run_assigned(work: Work, asked: Assignment) -> int:
+    """Execute the job under its restrictions. What it prints is in the project's log of the job."""
+    log = work.project.find_log(work.job.id)
+    if asked.is_confined:
+        forbid_privileges()
+    try:
+        log.parent.mkdir(PRIVATE_FOLDER, exist_ok=True)
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE)
+    except OSError as error:  # the folder is gone, read-only or full
+        return _fail(work, explain_folder(error))
+    for standard in (1, 2):
+        os.dup2(descriptor, standard)
+    with limiting(asked.trust):
+        code = run_job(work)
+    if os.fstat(descriptor).st_size == 0:
+        log.unlink(missing_ok=True)
+    return code
+
+
+def explain_folder(error: BaseException | None) -> str:
+    """Return why a job was not started, and what to do."""
+    cause = getattr(error, "strerror", None) or "it cannot be written"
+    return f"the worker cannot use the project's folder: {cause}. start the job again when it can"
 
 
 if __name__ == "__main__":

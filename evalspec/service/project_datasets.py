@@ -1,5 +1,6 @@
 """The datasets of a project: those that its manifests name, those that were posted, and files that were uploaded."""
 
+import os
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from itertools import islice
@@ -7,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.base.errors import Problem
 from evalspec.base.registry import near_miss
 from evalspec.inputs.datasets.base import Source
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.loader import LoadedManifest, load_manifest
-from evalspec.inputs.manifest.references import UnresolvedReference
+from evalspec.inputs.manifest.references import References, UnresolvedReference
 from evalspec.runs.planning.datasets import make_source
 from evalspec.service.posted_datasets import DATASET_FORMAT, dataset_path, find_summary
 from evalspec.service.problems import not_found
@@ -102,7 +104,8 @@ def load_project_manifest(project: Project, name: str) -> LoadedManifest:
     Raises:
         InvalidInput: It is not in the project, or is invalid.
     """
-    return load_manifest(project.folder / resolve_manifest(project.folder, name))
+    loaded = load_manifest(project.folder / resolve_manifest(project.folder, name))
+    return replace(loaded, references=References(loaded.path.parent, project.find_variables(os.environ)))
 
 
 def find_dataset(project: Project, place: DatasetPlace) -> FoundDataset:

@@ -1,15 +1,20 @@
 """Jobs that run a manifest of the project, or resume one of its runs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.model import Run, SampleStatus
+from evalspec.model.base import built
 from evalspec.runs.store.erasing import refuse_erased
 from evalspec.runs.store.stored_run import StoredRun, open_run
+from evalspec.service.settings import Project, ServiceSettings
 
 if TYPE_CHECKING:
     from evalspec.api.evaluation import Evaluation
@@ -45,6 +50,62 @@ def run_manifest(work: "Work") -> Mapping[str, Any]:
 
     with redacting(loaded):
         return describe_outcome(work.complete(begin))
+
+
+CHECKS = {
+    "run": "evalspec.service.run_jobs:check_run",
+    "evaluation": "evalspec.service.evaluations:check_evaluation",
+}
+"""The function that checks the request of a job before it is queued, by kind. `here`: in the project's folder."""
+
+
+class Checked(Struct, frozen=True):
+    """What a check has found. `samples`: how many each dataset has."""
+
+    problems: tuple[Problem, ...] = ()
+    samples: Mapping[str, int] = {}
+
+
+def check_request(
+    settings: ServiceSettings, project: Project, kind: str, request: Mapping[str, Any]
+) -> Mapping[str, int]:
+    """Check the request of a job. Return how many samples each dataset has. Nothing is called.
+
+    The manifest of a project that is isolated or not trusted is read by a process that is too.
+
+    Raises:
+        InvalidInput: Lists all problems.
+    """
+    if settings.is_confined or settings.trust.is_limited:
+        from evalspec.service.workers import check_apart
+
+        found = msgspec.convert(check_apart(settings, project, kind, request), built(Checked))
+    else:
+        found = _find_check(kind)(project, request, here=False)
+    if found.problems:
+        raise InvalidInput(found.problems)
+    return found.samples
+
+
+def run_check(work: "Work") -> Any:
+    """Execute a job of kind `check`, which is in no queue. The request: `kind` and `request` of a job."""
+    asked = work.job.request
+    return msgspec.to_builtins(_find_check(asked["kind"])(work.project, asked["request"], here=True))
+
+
+def _find_check(kind: str) -> Callable[..., Checked]:
+    module, _, name = CHECKS[kind].partition(":")
+    found: Callable[..., Checked] = getattr(import_module(module), name)
+    return found
+
+
+def check_run(project: Project, request: Mapping[str, Any], *, here: bool) -> Checked:
+    """Return what is wrong with a run of a manifest. The request: as of `run_manifest`."""
+    from evalspec.api.public import validate
+
+    place = resolve_manifest(project.folder, request["manifest"])
+    found = validate(place if here else project.folder / place, **request["options"])
+    return Checked(tuple(found.problems or (() if found.samples else found.warnings)), found.samples)
 
 
 def resolve_manifest(folder: Path, name: str) -> Path:

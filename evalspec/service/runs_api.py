@@ -7,8 +7,6 @@ from fastapi import APIRouter, Query, Response
 from msgspec.structs import asdict, replace
 from pydantic import BaseModel, ConfigDict, Field
 
-from evalspec.api.public import validate
-from evalspec.base.errors import InvalidInput
 from evalspec.model import VerdictStatus
 from evalspec.model.fingerprints import CiBuild
 from evalspec.model.listed_runs import RunEntry, RunKind, RunStatus
@@ -26,7 +24,7 @@ from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.parameters import Since, Until
 from evalspec.service.problems import ApiProblem
 from evalspec.service.run_index import RunFilter, build_cursor_place
-from evalspec.service.run_jobs import count_open_attempts, resolve_manifest
+from evalspec.service.run_jobs import check_request, count_open_attempts, resolve_manifest
 from evalspec.service.run_records import MetricTrend, TrendPoint, WholeRun
 from evalspec.service.settings import MANIFEST, Project
 from evalspec.service.timestamps import to_seconds
@@ -90,16 +88,14 @@ class ResumeRequest(BaseModel):
 def start_run(asked: RunRequest, response: Response, access: Running) -> JobState:
     """Start a run. It is checked first; the samples are queried by a worker."""
     options = asked.to_options()
-    place = access.project.folder / resolve_manifest(access.project.folder, asked.manifest)
-    found = validate(place, **options)
-    if not found.is_valid or not found.samples:
-        raise InvalidInput(found.problems or found.warnings)
-    counts = (min(count, asked.sample_size or count) for count in found.samples.values())
+    request = {"manifest": asked.manifest, "options": options}
+    found = check_request(access.service.settings, access.project, "run", request)
+    counts = (min(count, asked.sample_size or count) for count in found.values())
     job = jobs.enqueue(
         access.engine,
         access.namespace,
         "run",
-        {"manifest": asked.manifest, "options": options},
+        request,
         access.caller.user,
         id=jobs.create_id("run"),
         calls=sum(counts) * asked.repeat,

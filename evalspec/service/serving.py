@@ -41,6 +41,7 @@ from evalspec.service.database import (
     writing,
 )
 from evalspec.service.evaluation_files import evaluation_path, restore_evaluations
+from evalspec.service.isolation import refuse_links
 from evalspec.service.logs import configure_logs, log_event, log_exception
 from evalspec.service.pushes import IDLE_SECONDS, remove_idle_pushes
 from evalspec.service.run_index import RunIndex
@@ -50,7 +51,7 @@ from evalspec.service.tables import JOBS, PROJECTS
 from evalspec.service.tokens import purge_tokens
 from evalspec.service.uploaded_datasets import delete_expired
 from evalspec.service.worker_process import encode_settings
-from evalspec.service.workers import JOB_LOGS, end, send_line
+from evalspec.service.workers import end, send_line
 
 
 def list_findings(settings: ServiceSettings) -> list[str]:
@@ -165,6 +166,8 @@ def serve(settings: ServiceSettings, engine: Engine, sockets: list[socket.socket
     Workers end with it, and their jobs return to the queue.
     """
     configure_logs()
+    if settings.is_confined:
+        refuse_links(settings.projects.values())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn handles them, and raises them again when it has stopped
     stop = threading.Event()
@@ -226,7 +229,7 @@ def keep_worker(settings: ServiceSettings, stop: threading.Event) -> None:
 def _run_worker(settings: ServiceSettings, stop: threading.Event) -> int:
     """Run one worker process to its end, and return its exit code."""
     with subprocess.Popen(
-        [sys.executable, "-m", "evalspec.service.worker_process"], stdin=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-P", "-m", "evalspec.service.worker_process"], stdin=subprocess.PIPE, start_new_session=True
     ) as process:
         send_line(process, encode_settings(settings))
         while process.poll() is None and not stop.wait(0.2):
@@ -336,5 +339,5 @@ def _delete_jobs(engine: Engine, project: Project, days: int) -> None:
         for start in range(0, len(gone), 500):
             connection.execute(delete(JOBS).where(JOBS.c.id.in_(gone[start : start + 500])))
     for id in gone:
-        (project.root / JOB_LOGS / f"{id}.log").unlink(missing_ok=True)
+        project.find_log(id).unlink(missing_ok=True)
         evaluation_path(project, id).unlink(missing_ok=True)  # --reindex would restore it

@@ -1,13 +1,17 @@
 """What a server or worker is started with: projects, database and limits."""
 
+import os
 import re
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from ipaddress import ip_network
 from pathlib import Path
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.trust import Trust
 from evalspec.runs.store.run_log import MARK_NAME
 from evalspec.runs.store.run_store import STORE, RunStore
 
@@ -18,11 +22,30 @@ DATABASE_NAME = "service.db"
 _NAMESPACE = re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
 
 
+class Isolation(StrEnum):
+    """What keeps the code of a namespace from other namespaces and from the service."""
+
+    UID = "uid"
+    BUBBLEWRAP = "bubblewrap"
+    OFF = "off"
+
+
 class Project(Struct, frozen=True):
-    """One namespace. Its runs, datasets, labels and gold sets are files in `folder`, which is absolute."""
+    """One namespace. Its runs, datasets, labels and gold sets are files in `folder`, which is absolute.
+
+    `variables`: environment variables that its code gets, each with its name in the environment of the service.
+    `is_limited`: its manifests get no others.
+    """
 
     namespace: str
     folder: Path
+    variables: Mapping[str, str] = {}
+    is_limited: bool = False
+
+    def find_variables(self, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the variables of its manifests in an environment of the service."""
+        declared = {name: environ[own] for name, own in self.variables.items() if own in environ}
+        return declared if self.is_limited else {**environ, **declared}
 
     @property
     def root(self) -> Path:
@@ -42,6 +65,15 @@ class Project(Struct, frozen=True):
         ending = f"Z-{job_id.rpartition('_')[2]}"
         named = (folder for folder in self.store.list() if folder.name.endswith(ending))
         return next((folder for folder in named if not (folder / MARK_NAME).exists()), None)
+
+    def find_log(self, job_id: str) -> Path:
+        """Return the log of a job: what user code prints stays in its namespace."""
+        return self.root / "jobs" / f"{job_id}.log"
+
+    def limit(self, trust: Trust) -> Trust:
+        """Return a policy for a process in the folder of the project: which files may be read and written."""
+        places = {"folders": (self.folder,), "store": self.store.runs.resolve(), "here": self.folder}
+        return replace(trust, **places) if trust.is_limited else trust
 
     @property
     def manifest(self) -> Path:
@@ -66,7 +98,7 @@ class ServiceSettings(Struct, frozen=True):
     """The settings of a server or worker. `database`: a URL as SQLAlchemy reads it.
 
     `hosts`: values that the Host header may have, besides the names of this machine. `proxies`: addresses whose
-    forwarded headers are believed.
+    forwarded headers are believed. `trust`: what the projects may do.
     """
 
     projects: Mapping[str, Project]
@@ -78,6 +110,13 @@ class ServiceSettings(Struct, frozen=True):
     workers: int = 1
     lease_seconds: float = 30.0
     limits: ServiceLimits = field(default_factory=ServiceLimits)
+    isolation: Isolation = Isolation.OFF
+    trust: Trust = Trust()
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether the code of namespaces is isolated."""
+        return self.isolation is not Isolation.OFF
 
 
 def parse_projects(given: Iterable[str]) -> dict[str, Project]:
@@ -106,6 +145,31 @@ def parse_projects(given: Iterable[str]) -> dict[str, Project]:
     if problems:
         raise InvalidInput(problems)
     return projects
+
+
+def declare_variables(projects: Mapping[str, Project], given: Iterable[str], *, is_limited: bool) -> dict[str, Project]:
+    """Return projects with the variables of their code. `given`: `NS:NAME` or `NS:NAME=VARIABLE` each.
+
+    `is_limited`: they get no others.
+
+    Raises:
+        InvalidInput: An entry cannot be read, or names an unknown namespace or a variable that is not set.
+    """
+    declared: dict[str, dict[str, str]] = {namespace: {} for namespace in projects}
+    problems = []
+    for entry in given:
+        namespace, _, variable = entry.partition(":")
+        name, _, own = variable.partition("=")
+        if not name or namespace not in projects:
+            fix = "write NAMESPACE:NAME or NAMESPACE:NAME=VARIABLE, with the namespace of a project"
+            problems.append(Problem(f"'{entry}' is not a variable of a namespace", fix, field="--env"))
+        elif (own or name) not in os.environ:
+            problems.append(Problem(f"the variable {own or name} is not set", "export it first", field="--env"))
+        else:
+            declared[namespace][name] = own or name
+    if problems:
+        raise InvalidInput(problems)
+    return {name: replace(one, variables=declared[name], is_limited=is_limited) for name, one in projects.items()}
 
 
 def _overlap(folder: Path, other: Path) -> bool:

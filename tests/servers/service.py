@@ -74,17 +74,19 @@ class Server(Served):
 
     process: subprocess.Popen[bytes]
 
-    def __init__(self, projects: Mapping[str, Path], database: str, log: Path, *arguments: str) -> None:
-        self.port = find_free_port()
+    def __init__(self, projects: Mapping[str, Path], database: str, log: Path, *arguments: str, **process: Any) -> None:
+        self.port, self.process_options = find_free_port(), process
+        self.python = str(process.pop("python", sys.executable))
         self.url = f"http://127.0.0.1:{self.port}"
         self.projects, self.database, self.log, self.arguments = projects, database, log, arguments
 
-    def start(self) -> "Server":
+    def start(self, **variables: str) -> "Server":
         given = [part for name, folder in self.projects.items() for part in ("--project", f"{name}={folder}")]
-        command = [sys.executable, "-m", "evalspec", "serve", "--port", str(self.port), *given, *self.arguments]
-        environment = {**os.environ, "EVALSPEC_DATABASE": self.database, "EVALSPEC_REQUESTS_A_MINUTE": "100000"}
+        command = [self.python, "-m", "evalspec", "serve", "--port", str(self.port), *given, *self.arguments]
+        environment = {"EVALSPEC_ISOLATION": "off", **os.environ, "EVALSPEC_DATABASE": self.database}
+        environment |= {"EVALSPEC_REQUESTS_A_MINUTE": "100000", **variables}
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, stderr=log, stdout=log, env=environment)
+            self.process = subprocess.Popen(command, stderr=log, stdout=log, env=environment, **self.process_options)
         wait_for(self.answers)
         return self
 

@@ -12,6 +12,7 @@ import evalspec
 from evalspec.model import Run
 from evalspec.service import jobs
 from evalspec.service.database import migrate, open_database
+from evalspec.service.job_calls import JobCalls
 from evalspec.service.job_process import Lease, Work, run_job
 from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_projects
 from evalspec.service.stores import register_stores
@@ -33,6 +34,12 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'service.db'}"
     return str(request.getfixturevalue("cluster").create_database())
+
+
+@pytest.fixture(autouse=True)
+def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Namespaces trust each other. The folders of tests are closed to other users."""
+    monkeypatch.setenv("EVALSPEC_ISOLATION", "off")
 
 
 @pytest.fixture
@@ -65,10 +72,10 @@ def work(settings: ServiceSettings, engine: Engine) -> Callable[..., None]:
 
     def do_all(lease_seconds: float = 60) -> None:
         while job := jobs.claim(engine, "worker", dict.fromkeys(settings.projects, 1), lease_seconds):
-            lease = Lease(engine, job, lease_seconds)
+            lease = Lease(JobCalls(engine, job, lease_seconds), lease_seconds)
             project = settings.projects[job.namespace]
             with chdir(project.folder):
-                run_job(Work(job, project, engine, lease))
+                run_job(Work(job, project, lease))
             lease.close()
 
     return do_all

@@ -62,6 +62,7 @@ def test_only_runs_of_the_namespace_are_compared(client, pair, add_run, projects
 
 def test_large_runs_are_compared_by_a_job(client, pair, monkeypatch, settings, engine):
     from evalspec.service import comparing, jobs
+    from evalspec.service.job_calls import JobCalls
     from evalspec.service.job_process import KINDS, Lease, Work
 
     monkeypatch.setattr(compare_api, "SMALL", 79)
@@ -71,8 +72,8 @@ def test_large_runs_are_compared_by_a_job(client, pair, monkeypatch, settings, e
     assert answer.headers["Location"] == f"/v1/jobs/{answer.json()['job_id']}"
     job = jobs.claim(engine, "w", {"shop": 1}, 60)
     assert KINDS[job.kind] == f"{comparing.__name__}:{comparing.run_comparison.__name__}"
-    lease = Lease(engine, job, 60)
-    result = comparing.run_comparison(Work(job, settings.projects["shop"], engine, lease))
+    lease = Lease(JobCalls(engine, job, 60), 60)
+    result = comparing.run_comparison(Work(job, settings.projects["shop"], lease))
     lease.close()
     jobs.finish(engine, job, JobStatus.COMPLETED, result=result)
     monkeypatch.setattr(compare_api, "SMALL", 80)

@@ -23,6 +23,7 @@ from evalspec.curation.gold.protocol import add_triple
 from evalspec.curation.gold.schema import GoldTriple, Person
 from evalspec.service import jobs
 from evalspec.service.cursors import encode_cursor
+from evalspec.service.job_calls import JobCalls
 from evalspec.service.job_process import Lease, Work, run_job
 from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_projects
 from servers.ranked_retriever import RankedRetriever, describe_index
@@ -105,8 +106,8 @@ def start(client, path, **body):
 
 def finish_next_job(engine, settings):
     job = jobs.claim(engine, "w", {"shop": 1}, 600)
-    lease = Lease(engine, job, 600)
-    assert run_job(Work(job, settings.projects["shop"], engine, lease)) == 0
+    lease = Lease(JobCalls(engine, job, 600), 600)
+    assert run_job(Work(job, settings.projects["shop"], lease)) == 0
     lease.close()
     ended = jobs.find_job(engine, "shop", job.id)
     assert ended.status == "completed", ended.error

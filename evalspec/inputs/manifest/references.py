@@ -69,6 +69,10 @@ class References:
                 part = "" if secret == value else f"-password{number or ''}"
                 self.redaction.add(f"env:{name}{part}", secret, is_ambient=True)
 
+    def renew(self) -> "References":
+        """Return new references with the same folder and environment."""
+        return References(self.base, self._environ)
+
     def resolve(self, text: str) -> str:
         """Return the text with its references replaced by their values.
 

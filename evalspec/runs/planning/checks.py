@@ -13,7 +13,6 @@ from evalspec.inputs.datasets.spooling import spool
 from evalspec.inputs.manifest.credentials import find_literals
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
-from evalspec.inputs.manifest.references import References
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.inputs.user_code.calls import check_target
 from evalspec.model import Need, Sample, StatedLimit
@@ -115,7 +114,7 @@ def _check_wanted(draft: Draft) -> list[PlannedDataset]:
 def _unresolved(loaded: LoadedManifest, wanted: Sequence[PlannedDataset]) -> list[Problem]:
     """Return a warning per reference that cannot be resolved here, because the run may be on another machine."""
     spec, needs = loaded.manifest.spec, needs_of(wanted)
-    scratch = replace(loaded, references=References(loaded.path.parent))
+    scratch = replace(loaded, references=loaded.references.renew())
     found: list[Problem] = []
     scratch.resolve(spec.api.url, (*API_PLACE, "url"), found)
     scratch.resolve(spec.api.chat_endpoint.model_dump(by_alias=True), ENDPOINT_PLACE, found)

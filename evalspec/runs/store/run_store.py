@@ -21,6 +21,7 @@ from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.output_files import Input, sync_folder
 from evalspec.base.plural import counted
 from evalspec.base.registry import near_miss
+from evalspec.base.trust import Act, require
 from evalspec.model.log import Change
 from evalspec.runs.store.derived import remove_derived
 from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, read_link, replace_link, store_errors
@@ -42,6 +43,12 @@ _LABEL = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
 _ID = re.compile(r"(\d{8}T\d{6}\.\d{3})Z-[\w-]+", re.ASCII)
 _TIME = "%Y%m%dT%H%M%S.%f"
 _ORDER_NAME = "order"
+
+
+def refuse_linked_store() -> None:
+    """Raise Refused if the policy forbids the links of the project in place of folders that runs are written to."""
+    for place in (STORE, *(own.path for own in OWN_INPUTS)):
+        require(Act.WRITE_FILE, str(place))
 
 
 class RunStore:
