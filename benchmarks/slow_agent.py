@@ -20,10 +20,16 @@ from pathlib import Path
 from typing import Any
 
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
+_GRADE = {"role": "assistant", "content": '{"reason": "It says so.", "value": "good"}'}
 _ANSWER = json.dumps(
-    {"response": "To the mainland a parcel takes two working days.", "hits": [{"id": f"d{n}"} for n in range(1, 11)]}
+    {
+        "response": "To the mainland a parcel takes two working days.",
+        "hits": [{"id": f"d{n}"} for n in range(1, 11)],
+        "choices": [{"message": _GRADE, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 10},
+    }
 ).encode()
-"""An answer for requests to an agent, and hits for requests to a retriever."""
+"""An answer for requests to an agent, hits for requests to a retriever, and a grade for requests to a judge."""
 
 
 def _http(body: bytes) -> bytes:

@@ -97,6 +97,16 @@ def test_two_raylets_find_what_one_process_finds_and_no_secret_travels(bot, node
         assert written == []
 
 
+def test_recorded_replies_need_no_agent_on_nodes(bot, on_nodes):
+    bot.api = {}
+    bot.evaluation["datasets"][0]["metrics"].remove("latency_p95")
+    Path("replies.jsonl").write_text("".join(f'{{"id": "s{n}", "response": "Paris"}}\n' for n in range(40)))
+    plain = bot.evaluate("--json", "--responses", "replies.jsonl")
+    spread = bot.evaluate("--json", "--responses", "replies.jsonl", *on_nodes)
+    assert spread.code == plain.code == 0, spread.err
+    assert comparable(spread.document) == comparable(plain.document)
+
+
 def list_failed(document):
     return sorted(one["id"] for one in document["datasets"][0]["samples"] if one["status"] == "failed")
 

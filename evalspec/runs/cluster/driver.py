@@ -172,7 +172,7 @@ class ClusterWorker(Struct):
         try:
             _admit(self.plan, welcome, self.progress)
         except InvalidInput as error:
-            return str(error.problems[0])
+            return error.problems[0].render()
         self.lender.nodes.add(welcome.node)
         return None
 
@@ -367,6 +367,7 @@ def pack(plan: Plan) -> Parcel:
     """Return what nodes get of a plan: an allow-list."""
     contents = {name: path.read_bytes() for name, path in list_shared_files(plan.loaded, plan.datasets).items()}
     given = {name: getattr(plan.options, name) for name in _TRAVELLING} | {"on": HERE}
+    given |= {"stored": {}} if plan.options.has_replies else {}  # then nodes need no agent
     given |= {"no_cache": plan.services.cache is None, "fresh": plan.options.fresh or plan.policy.fresh}
     metrics = {one.name: [*one.metrics.values()] for one in plan.datasets}
     return Parcel(

@@ -207,7 +207,7 @@ class Node:
                 self._plan = _give_port(self._plan)
                 await self._opened.enter_async_context(agent_process(self._plan, None, needed=True))
         except InvalidInput as error:
-            return encode([NodeRefused([str(one) for one in error.problems])])
+            return encode([NodeRefused([one.render() for one in error.problems])])
         except EvalspecError as error:
             return encode([NodeRefused([str(error)], isinstance(error, AgentDown))])
         outbox = self._outbox = Outbox(self._plan, parcel.seconds, node)
