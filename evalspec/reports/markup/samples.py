@@ -62,8 +62,8 @@ def _block(title: str, *content: Nodes) -> Element:
 
 
 def draw_facts(facts: Iterable[tuple[str, str]], room: TextBudget) -> Element:
-    """Return data with its names."""
-    return definitions((room.clip(key), room.prose(value, "data", _PASSAGE)) for key, value in facts)
+    """Return data with its names. Addresses in it are links."""
+    return definitions((room.clip(key), room.prose(value, "data", _PASSAGE, has_links=True)) for key, value in facts)
 
 
 def draw_question(sample: ShownSample, room: TextBudget) -> Nodes:
@@ -71,7 +71,7 @@ def draw_question(sample: ShownSample, room: TextBudget) -> Nodes:
     if not sample.asked:
         return _muted(_NOT_KEPT)
     if len(sample.asked) == 1 and not sample.asked[0][0]:
-        return room.prose(sample.asked[0][1])
+        return room.prose(sample.asked[0][1], has_links=not sample.has_words)
     messages = [
         el(
             "li",
