@@ -55,9 +55,8 @@ def equal(one: Any, other: Any) -> bool:
 
 def compute_value_digest(value: Any) -> str:
     """Return a hash that equal JSON values share, also if a number is written as 1 and as 1.0."""
-    return compute_digest(
-        change_values(value, lambda one: int(one) if isinstance(one, float) and one.is_integer() else one)
-    )
+    whole = change_values(value, lambda one: int(one) if isinstance(one, float) and one.is_integer() else one)
+    return compute_digest(whole)
 
 
 def matches(expected: Any, actual: Any) -> bool:

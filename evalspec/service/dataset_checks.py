@@ -177,9 +177,7 @@ def _detect_format(found: FoundDataset, source: Source) -> str:
 
 def _clean(value: Any) -> Any:
     """Return a JSON value whose texts every database can store."""
-    return change_values(
-        value, lambda one: cut(visible(encodable(one)), _LONGEST_TEXT) if isinstance(one, str) else one
-    )
+    return change_values(value, lambda it: cut(visible(encodable(it)), _LONGEST_TEXT) if isinstance(it, str) else it)
 
 
 def read_samples(found: FoundDataset, start: int, count: int) -> list[Sample]:

@@ -156,8 +156,8 @@ def test_gold_triples_have_inputs_with_words_of_their_own(shop, service):
 def test_a_request_with_the_words_is_refused_before_the_first_request(shop, service, command):
     found = problems(shop(QUERIES[:3], {"q": "{{query}}", "all": "{{input}}"})(command, "agent.yaml"))
     assert found == [
-        "evals/shop.json:2: query_input: query 'picture': the query has no words, but the retriever 'pages' searches with"
-        " {{query}} (also lines 3, 4; 3 of 3 samples). write {{input}} or {{input.KEY}} instead in"
+        "evals/shop.json:2: query_input: query 'picture': the query has no words, but the retriever 'pages' searches"
+        " with {{query}} (also lines 3, 4; 3 of 3 samples). write {{input}} or {{input.KEY}} instead in"
         " spec.evaluation.retrievers.pages.http.search.request, or add a text to it"
     ]
     assert service.requests == []
@@ -180,8 +180,8 @@ def test_what_takes_words_only_is_refused_in_one_line(shop, service, changed, sa
 
 def test_a_judge_is_not_asked_about_a_query_without_words(shop, judge):
     project = shop(QUERIES[1:2])
-    line = {"id": "s", "input": "a picture", "expected": "Red", "relevant": ["d1"], "context": ["Red bags."]}
-    line["metadata"] = {"mixpeek": {"query_input": {"image": URL}}}
+    asked = {"id": "s", "input": "a picture", "metadata": {"mixpeek": {"query_input": {"image": URL}}}}
+    line = {**asked, "expected": "Red", "relevant": ["d1"], "context": ["Red bags."]}
     (project.folder / "native.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
     (project.folder / "replies.jsonl").write_text(json.dumps({"id": "s", "response": "Red"}) + "\n", encoding="utf-8")
     project.evaluation = {
