@@ -268,16 +268,12 @@ def _complete_inputs(
     find_input, keys, read = input_finder(format_name), list_input_keys(), cache(read_input_file)
     files: dict[Path, None] = {}
 
-    def follow(reference: str) -> dict[str, Any]:
+    def follow(reference: str) -> tuple[Path, dict[str, Any]]:
         if not reference.startswith(FILE_SCHEME):
-            raise ValueError(
-                "the dataset has the content itself; write a URL, or file:PATH for a file beside the dataset"
-            )
+            raise ValueError("the dataset has the content itself; write a URL, or file:PATH for a file beside it")
         if not source.takes_files:
             raise ValueError("the server has no such file; write an http or https URL")
-        path, described = read(source.folder, reference)
-        files[path] = None
-        return described
+        return read(source.folder, reference)
 
     def complete(sample: Sample, given: QueryInput) -> Sample:
         found = {}
@@ -285,7 +281,8 @@ def _complete_inputs(
             if place == (given.question_key,) or not (text.startswith(FILE_SCHEME) or _CONTENT.match(text)):
                 continue
             try:
-                found[text] = follow(text)
+                path, found[text] = follow(text)
+                files[path] = None
             except ValueError as error:
                 message, fix = split_fix(f"query '{sample.id}': {error}")
                 field = render_path((given.place, *place))
