@@ -169,7 +169,7 @@ def test_a_query_without_words_is_evaluated_and_its_address_is_a_link(worked, re
     page = client.get(f"/runs/{done['run_id']}/sample?dataset=pictures&id=hostile").text
     link = f'<a href="{PICTURE}" rel="noopener noreferrer">{PICTURE}</a>'
     assert f"image: {link}&lt;script&gt; javascript:alert(1)<" in page
-    assert page.count(link) == 2 and page.count("shop.example") == 4, "in the question and in the metadata"
+    assert page.count(link) == 1 and page.count("shop.example") == 3, "not in the metadata"
 
 
 @ON_ONE_DATABASE

@@ -62,8 +62,8 @@ def _block(title: str, *content: Nodes) -> Element:
 
 
 def draw_facts(facts: Iterable[tuple[str, str]], room: TextBudget) -> Element:
-    """Return data with its names. Addresses in it are links."""
-    return definitions((room.clip(key), room.prose(value, "data", _PASSAGE, has_links=True)) for key, value in facts)
+    """Return data with its names."""
+    return definitions((room.clip(key), room.prose(value, "data", _PASSAGE)) for key, value in facts)
 
 
 def draw_question(sample: ShownSample, room: TextBudget) -> Nodes:
