@@ -12,6 +12,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import click
@@ -311,9 +312,25 @@ GOLD: Mapping[str, type[BaseModel]] = {
 
 
 def render_formats() -> str:
-    """Return the formats of datasets, and whether evalspec writes them."""
+    """Return the formats of datasets, whether evalspec writes them, and the texts beside their code."""
     rows = ((code(one.name), escape(one.summary), "yes" if one.write else "–") for one in DATASETS)
-    return table(("format", "what it is", "`convert --to`"), rows)
+    files = (path for folder in FORMATS for path in folder.rglob("*.md"))
+    texts = (path.read_text(encoding="utf-8") for path in sorted(files, key=lambda path: path.name))
+    return join([table(("format", "what it is", "`convert --to`"), rows), *map(_place_text, texts)])
+
+
+PACKAGE = Path(evalspec.__file__).parent
+FORMATS = (PACKAGE / "inputs" / "formats", PACKAGE / "curation" / "formats")
+"""Where dataset formats are. A text is a file of Markdown beside the module of its format."""
+
+
+def _place_text(text: str) -> str:
+    """Return a text of the package as a section of a generated page, which its links lead from."""
+    text = re.sub(r"\]\((?:\.\./)+docs/reference/generated/", "](", text)
+    text = re.sub(r"\]\((?:\.\./)+docs/reference/", "](../", text)
+    text = re.sub(r"\]\((?:\.\./)+docs/", "](../../", text)
+    text = re.sub(r"\]\((?:\.\./)+evalspec/", "](../../../evalspec/", text)
+    return f"#{text}"
 
 
 def render_dataset() -> str:

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 PAGES = [README, ROOT / "CHANGELOG.md", *(page for page in sorted(DOCS.rglob("*.md")) if page.parent.name != "metrics")]
+TEXTS = sorted((ROOT / "evalspec").rglob("formats/**/*.md"))
 SCAFFOLD = ROOT / "evalspec" / "cli" / "scaffold"
 LISTED = [metric.name for metric in METRICS if not metric.is_staged]
 
@@ -115,7 +116,7 @@ def test_exit_codes(page):
     assert [int(row[0]) for row in rows(table)] == [int(code) for code in ExitCode]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", [*PAGES, *TEXTS], ids=name_of)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if target.startswith("https://"):

@@ -1,6 +1,6 @@
 """Reader of Unrag's evaluation dataset, version 1: one JSON document with queries, and optionally their sources.
 
-It is stricter than Unrag (docs/reference/formats.md lists the differences). Fields that only Unrag has keep their
+It is stricter than Unrag (unrag.md here lists the differences). Fields that only Unrag has keep their
 names: those of queries and documents in `metadata["unrag"]`, those of the dataset in its settings.
 """
 
