@@ -179,7 +179,7 @@ def calls(name: str) -> list[tuple[str, ast.Call]]:
 def test_there_are_no_other_doors():
     """New code that starts, imports or connects has to come by one of these."""
     # The service and the bridge to Ray start themselves: no project has a say in it.
-    own = {"service/serving.py", "service/workers.py", "runs/cluster/driver.py"}
+    own = {"service/serving.py", "service/isolation.py", "runs/cluster/driver.py"}
     assert {module for module, _ in calls("Popen")} == {"targets/process.py", "targets/http/credentials.py", *own}
     assert {module for module, _ in calls("entry_points")} == {"base/registry.py"}
     assert not [name for name in ("run_path", "run_module", "exec", "eval", "system", "Client") if calls(name)]

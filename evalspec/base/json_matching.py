@@ -23,7 +23,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct
 
-from evalspec.base.json_text import compute_digest
+from evalspec.base.json_text import change_values, compute_digest
 from evalspec.base.patterns import explain_bad_pattern, has_pattern
 from evalspec.base.registry import SURELY_MEANT, find_close
 
@@ -55,15 +55,8 @@ def equal(one: Any, other: Any) -> bool:
 
 def compute_value_digest(value: Any) -> str:
     """Return a hash that equal JSON values share, also if a number is written as 1 and as 1.0."""
-    return compute_digest(_with_whole_numbers(value))
-
-
-def _with_whole_numbers(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {key: _with_whole_numbers(item) for key, item in value.items()}
-    return [_with_whole_numbers(item) for item in value] if isinstance(value, list) else value
+    whole = change_values(value, lambda one: int(one) if isinstance(one, float) and one.is_integer() else one)
+    return compute_digest(whole)
 
 
 def matches(expected: Any, actual: Any) -> bool:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import UNSET, Struct, to_builtins
@@ -22,6 +22,13 @@ def compute_digest(value: Any) -> str:
     """Return a hash of a JSON value that does not depend on the order of keys."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def change_values(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a JSON value with every text, number, truth value and null in it changed."""
+    if isinstance(value, Mapping):
+        return {key: change_values(item, change) for key, item in value.items()}
+    return [change_values(item, change) for item in value] if isinstance(value, list | tuple) else change(value)
 
 
 def render_line(value: Any) -> str:

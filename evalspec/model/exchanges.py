@@ -52,6 +52,9 @@ OUT_OF_TIME = f"{NOT_ASKED}the run stopped at its time limit"
 QUERY_INPUT = "query_input"
 """The key for the structured input of a query, in the metadata that a format keeps under its own key."""
 
+INPUT_FILES = "input_files"
+"""The key beside it for the files that the input refers to: hash and size by reference."""
+
 SIMULATED_USER = "simulated user"
 """The name under which a run counts what the model uses that plays its users. No metric has it."""
 
@@ -355,7 +358,7 @@ def _merge(reply: AgentReply, found: AgentReply) -> AgentReply:
 
 
 def compute_question_digest(sample: Sample) -> str:
-    """Return a hash of what a sample asks: its messages, and the structured input of its query if it has one.
+    """Return a hash of what a sample asks: its messages, and the structured input of its query with its files.
 
     A question as text is one message of the user. Texts that differ only in their form of Unicode are equal.
     """
@@ -363,8 +366,9 @@ def compute_question_digest(sample: Sample) -> str:
     messages = [["user", asked]] if isinstance(asked, str) else [[one.role, one.content] for one in asked]
     messages += [["user", turn.user] for turn in sample.turns[1:]]
     messages += [["simulated user", to_builtins(sample.user)]] if sample.user else []
-    kept = [value for value in sample.metadata.values() if isinstance(value, Mapping)]
-    return _digest_json([messages, [value[QUERY_INPUT] for value in kept if QUERY_INPUT in value]])
+    kept = [value for value in sample.metadata.values() if isinstance(value, Mapping) and QUERY_INPUT in value]
+    inputs = [value[key] for value in kept for key in (QUERY_INPUT, INPUT_FILES) if key in value]
+    return _digest_json([messages, inputs])
 
 
 def compute_request_digest(request: Any) -> str:

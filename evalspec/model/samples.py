@@ -112,7 +112,7 @@ class Sample(Record, frozen=True, omit_defaults=True):
     that a right agent makes, in order; none if empty. `max_steps`: calls of the model that it needs at most.
     `turns`: a scripted conversation; `user_input` has what precedes it and the first turn. `user`: a goal in
     place of a script; `user_input` ends with it. `session`: of the attempt that is under way. `checks`: of the last
-    answer.
+    answer. `has_words`: False if the question only describes an input that is no text, such as a picture or filters.
     """
 
     id: str
@@ -137,6 +137,7 @@ class Sample(Record, frozen=True, omit_defaults=True):
     session: str | None = None
     checks: tuple[Check, ...] = ()
     user: SimulatedUser | None = None
+    has_words: bool = True
 
     @property
     def reference(self) -> str | None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.foreign_text import cut, encodable, visible
+from evalspec.base.json_text import change_values
 from evalspec.inputs.datasets.base import ReadingNotes, Source, list_relevant
 from evalspec.inputs.datasets.load import discard, find_format, load_dataset
 from evalspec.model import Sample
@@ -134,7 +135,7 @@ def check_staged(path: Path, shown_as: str) -> tuple[DatasetCheck, Sequence[Samp
                 lacking.append(explain_irrelevant(shown_as, sample.line))
         return ()
 
-    data = load_dataset(Source(path, shown_as), None, watch)
+    data = load_dataset(Source(path, shown_as, takes_files=False), None, watch)
     problems = [*data.problems, *(lacking if data.format == DATASET_FORMAT else ())]
     warnings = [*(describe_few(profiler.survey.count) if data.format == DATASET_FORMAT else ()), *data.warnings]
     return _bound(DatasetCheck("", data.format, profile=profiler.finish()), problems, warnings), first
@@ -176,11 +177,7 @@ def _detect_format(found: FoundDataset, source: Source) -> str:
 
 def _clean(value: Any) -> Any:
     """Return a JSON value whose texts every database can store."""
-    if isinstance(value, str):
-        return cut(visible(encodable(value)), _LONGEST_TEXT)
-    if isinstance(value, dict):
-        return {key: _clean(item) for key, item in value.items()}
-    return [_clean(item) for item in value] if isinstance(value, list | tuple) else value
+    return change_values(value, lambda it: cut(visible(encodable(it)), _LONGEST_TEXT) if isinstance(it, str) else it)
 
 
 def read_samples(found: FoundDataset, start: int, count: int) -> list[Sample]:

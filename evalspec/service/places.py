@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from evalspec.base.json_text import change_values
+
 
 def hide_folder(text: str, folder: Path) -> str:
     """Return a text with the paths below a folder relative to that folder."""
@@ -13,11 +15,7 @@ def hide_folder(text: str, folder: Path) -> str:
 
 def hide_folder_within(value: Any, folder: Path) -> Any:
     """Return a JSON value with the paths below a folder relative to it, in every text of the value."""
-    if isinstance(value, str):
-        return hide_folder(value, folder)
-    if isinstance(value, dict):
-        return {key: hide_folder_within(item, folder) for key, item in value.items()}
-    return [hide_folder_within(item, folder) for item in value] if isinstance(value, list | tuple) else value
+    return change_values(value, lambda one: hide_folder(one, folder) if isinstance(one, str) else one)
 
 
 def show_place(path: str, folder: Path) -> str:

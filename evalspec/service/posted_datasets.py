@@ -97,7 +97,7 @@ def post_dataset(project: Project, name: str, content: Mapping[str, Any]) -> Pos
 
 def _check(path: Path, queries: Sequence[Any]) -> tuple[str, ...]:
     """Return the warnings about a dataset, or raise its faults."""
-    data = load_dataset(Source(path, ""), DATASET_FORMAT, discard)
+    data = load_dataset(Source(path, "", takes_files=False), DATASET_FORMAT, discard)
     problems = [*data.problems, *_list_irrelevant(queries)]
     if problems:
         faults = [_describe(problem, queries) for problem in problems[:_FAULTS_SHOWN]]

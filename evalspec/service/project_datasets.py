@@ -126,7 +126,9 @@ def find_dataset(project: Project, place: DatasetPlace) -> FoundDataset:
         version, path, format = upload.version, upload.path, None
     shown = DatasetPlace(place.name, None, version, place.is_posted)
     signature, size = _sign([path])
-    return FoundDataset(shown, Source(path, str(path.relative_to(project.folder))), format, signature, size)
+    return FoundDataset(
+        shown, Source(path, str(path.relative_to(project.folder)), takes_files=False), format, signature, size
+    )
 
 
 def find_in_manifest(project: Project, loaded: LoadedManifest, place: DatasetPlace) -> FoundDataset:

@@ -112,7 +112,7 @@ def test_a_throttled_judge_uses_calls_and_no_tokens(runs):
 
 def test_a_request_with_a_renewed_key_is_a_further_call(runs):
     print_key = "import time; print(f'key-{time.time_ns()}')"
-    runs.change("apiKey: sk-scripted-000", f"apiKey: {json.dumps({'command': [sys.executable, '-c', print_key]})}")
+    runs.change("apiKey: sk-scripted-000", f"auth: {json.dumps({'command': [sys.executable, '-c', print_key]})}")
     runs.judge.script = [unauthorized("k")]
     outcome, calls = runs("--max-judge-calls", "12", count=9)
     assert (outcome.code, calls, used(outcome)["requests"]) == (3, 12, 12)

@@ -223,19 +223,14 @@ def test_an_unrag_report_is_a_baseline(two_runs):
     assert "Unrag report: has no hash of its dataset" in said
 
 
-def test_changed_content_is_refused(two_runs):
+def test_changed_content_is_in_no_number(two_runs):
     path = two_runs.folder / "qa.jsonl"
     path.write_text(path.read_text().replace('"Paris"', '"Rome"', 1))
     two_runs.evaluate()
     outcome = two_runs("compare", "good", "latest")
-    assert outcome.code == 2
-    assert outcome.err.splitlines() == [
-        "evalspec: latest: dataset qa: 1 sample changed: s00. compare runs of the same samples and judge, "
-        "or add --allow-mismatch"
-    ]
-    allowed = two_runs("compare", "good", "latest", "--allow-mismatch")
-    assert allowed.code == 0
-    assert "NOT COMPARABLE, allowed: latest: dataset qa: 1 sample changed: s00" in words(allowed.out)
+    assert (outcome.code, "1 edited in the dataset" in words(outcome.out)) == (0, True)
+    refused = two_runs("compare", "good", "latest", "--fail-on", "degraded")
+    assert (refused.code, "latest: dataset qa: 1 sample changed (s00)" in refused.err) == (2, True), refused.err
 
 
 def test_another_k_is_refused(two_runs):

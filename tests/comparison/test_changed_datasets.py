@@ -113,3 +113,22 @@ def test_the_gate_says_which_samples_it_compared_and_what_the_removed_ones_score
     assert "1 only in the baseline, 3 only in this run, 2 edited" in outcome["reason"]
     (gone,) = [one["text"] for one in done.document["measurement"] if one["kind"] == "removed"]
     assert gone == "1 sample gone from the file since the baseline: s0 (string_match 0.000)"
+
+
+def test_a_sample_size_hides_no_deleted_samples(project, agent):
+    """Twelve of forty samples fail now. They are deleted, and one more is left out by the sample size."""
+    agent.reply = lambda body: {"response": f"{body['message']}: Paris"}
+    project.api = {"url": agent.url}
+    lines = [{"id": f"s{n}", "input": f"q{n}", "expected": "Paris"} for n in range(40)]
+    project.dataset("qa", lines, metrics=["string_match"])
+    project.evaluate()
+    project("runs", "label", "latest", "old")
+    project.dataset("qa", lines[12:], metrics=["string_match"])
+    project.evaluation["datasets"] = project.evaluation["datasets"][-1:]
+    project.evaluate("--sample-size", "27")
+    refused = project("compare", "old", "latest", "--fail-on", "degraded")
+    assert (refused.code, "at least 12 samples removed of 40" in refused.err) == (2, True), refused.err
+    project.dataset("qa", lines, metrics=["string_match"])
+    project.evaluation["datasets"] = project.evaluation["datasets"][-1:]
+    project.evaluate("--sample-size", "27")
+    assert project("compare", "old", "latest", "--fail-on", "degraded").code == 0

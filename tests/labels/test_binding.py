@@ -37,8 +37,8 @@ def test_another_threshold_changes_nothing(judged):
 def test_labels_on_another_judges_scores_do_not_count(judged):
     judged.say("s0", ada="good")
     judged.say("s0", metric="tone", ada="agree")
-    labels.label("latest", "s1", "disagree", by="ada", metric="tone", value=0.5)
-    labels.label("latest", "s2", "disagree", by="ada", metric="tone", value=0.25)
+    labels.label("latest", "s1", "disagree", by="ada", metric="tone", value=0.0)
+    labels.label("latest", "s2", "disagree", by="ada", metric="tone", value=1.0)
     judged.project.evaluation["judge"]["model"] = "another"
     judged.rescore()
     assert measure() == (1, {judged.first: 1}, {judged.first: 3}, {})

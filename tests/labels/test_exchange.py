@@ -98,11 +98,11 @@ HEAD = "run,dataset,sample,verdict,labeller,metric,value,note,at"
 
 def test_a_spreadsheet_by_hand(labelled, tmp_path):
     run = labels.label("latest", "s0", "good", by="ada").run
-    path = write(tmp_path, HEAD, f"{run},qa,s0,bad,ben,,,No.,", f"{run},qa,s1,good,ben,,,,2026-01-01T12:00+02:00",
+    path = write(tmp_path, HEAD, f"{run},qa,s0,bad,ben,,,No.,", f"{run},qa,s1,good,ben,,,,2099-01-01T12:00+02:00",
                  f"{run},qa,s2,disagree,ben,string_match,1,,")  # fmt: skip
     assert labels.import_labels(path).added == {run: 3}
     found = {one.target: one for one in labels.list_labels() if one.labeller == "ben"}
-    assert found["qa", "s1", 1, None].at == "2026-01-01T10:00:00.000000Z"
+    assert found["qa", "s1", 1, None].at == "2099-01-01T10:00:00.000000Z"
     assert found["qa", "s2", 1, "string_match"].shown_value == 0.0
     assert labels.measure_labels().labellers == {"ben": 3, "ada": 1}, "it is about the replies of the run"
     done = labels.import_labels(path)
@@ -148,7 +148,7 @@ def test_every_faulty_line_is_reported_and_nothing_is_imported(labelled, tmp_pat
         9: "at: 'yesterday' is not a time",
         10: "the row has 4 cells, and the header 9",
         11: "run: '../../x' is not the id of a run",
-        12: "replyDigest: run 20200101T000000.000Z-0 is not in this store",
+        12: "replyDigest: the line does not say what was judged",
         13: "sample: is missing",
     }.items():
         assert lines[line].startswith(f"{path}:{line}: "), lines[line]

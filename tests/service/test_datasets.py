@@ -68,6 +68,7 @@ FAULTS = [
     ({"relevance_scores": {"a": 6, "b": 1}}, "relevance_scores.a", "6 is not accepted here"),
     ({"relevance_scores": {"a": 5, "b": 0}}, "relevance_scores", "relevant, but with score 0: b"),
     ({"query_input": {}}, "query_input", "it has no question"),
+    ({"query_input": {"text": ""}}, "query_input", "it has no question"),
     ({"relevant": ["a"]}, "relevant", "unknown key 'relevant'"),
 ]
 
@@ -81,6 +82,16 @@ def test_each_fault_of_a_query_has_its_place(client, projects, changed, field, m
     assert error["fix"]
     assert client.get(PLACE).json() == {"datasets": []}
     assert not list((projects["shop"] / ".evalspec" / "datasets").iterdir()), "nothing is left behind"
+
+
+@pytest.mark.parametrize("value", ["file:1.json", "file:a.png", "data:image/png;base64,iVBORw0KGgo="])
+def test_content_of_files_is_refused(client, value):
+    """The server has no file of a client, and would send its own."""
+    answer = post(client, query(1, query_input={"image": value}))
+    (error,) = answer.json()["errors"]
+    assert (answer.status_code, error["field"]) == (422, "query_input.image")
+    assert error["message"].startswith("query 'q1': the ") and "URL" in error["fix"]
+    assert post(client, query(1, query_input={"image": "https://shop.example/a.png", "max": 3})).status_code == 201
 
 
 def test_all_faults_are_reported_at_once(client):

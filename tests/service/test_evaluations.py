@@ -17,6 +17,7 @@ ON_ONE_DATABASE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 """For what happens in files and runs."""
 DATASETS = "/v1/retrievers/evaluations/datasets"
 COMPARE = "/v1/retrievers/evaluations/compare"
+PICTURE = "https://shop.example/a.jpg?x=1"
 NOWHERE = "http://127.0.0.1:9"
 
 
@@ -150,9 +151,25 @@ def retriever(projects):
         described = {name: describe_index(name, service.url) for name in service.rankings}
         described["short"] = describe_index("plain", service.url) | {"topK": 3}
         described["whole"] = describe_index("better", service.url, input="{{input}}")
+        service.rankings["pictures"] = {PICTURE: ["d0"]}
+        described["pictures"] = describe_index("pictures", service.url, query="{{input.image}}")
         described["gone"] = describe_index("plain", NOWHERE)
         write_retrievers(projects["shop"], **described)
         yield service
+
+
+@ON_ONE_DATABASE
+def test_a_query_without_words_is_evaluated_and_its_address_is_a_link(worked, retriever):
+    client = worked
+    inputs = {"q": {"image": PICTURE}, "hostile": {"image": f"{PICTURE}<script> javascript:alert(1)"}}
+    asked = [{"query_id": id, "query_input": one, "relevant_documents": ["d0"]} for id, one in inputs.items()]
+    post(client, asked, "pictures")
+    done = evaluate(client, "pictures", name="pictures", metrics=["recall"], k_values=[1])
+    assert done["overall_metrics"] == {"recall_at_1": 0.5}
+    page = client.get(f"/runs/{done['run_id']}/sample?dataset=pictures&id=hostile").text
+    link = f'<a href="{PICTURE}" rel="noopener noreferrer">{PICTURE}</a>'
+    assert f"image: {link}&lt;script&gt; javascript:alert(1)<" in page
+    assert page.count(link) == 1 and page.count("shop.example") == 3, "not in the metadata"
 
 
 @ON_ONE_DATABASE

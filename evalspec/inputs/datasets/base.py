@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from evalspec.base.errors import Problem
 from evalspec.base.registry import Registry
-from evalspec.inputs.datasets.query_input import QueryInputForm
+from evalspec.inputs.datasets.query_input import QueryInput, QueryInputForm, describe_question
 from evalspec.inputs.ranking_files import GroundTruth
 from evalspec.model import AgentReply, Curation, Direction, Document, Sample, StoredExchange, Summary
+from evalspec.model.exchanges import QUERY_INPUT
 from evalspec.model.fingerprints import Fingerprint, PartDigest
 from evalspec.model.samples import FlatIds
 
@@ -22,7 +24,8 @@ class Source(Struct, frozen=True):
     `corpus`: the file of the documents, if they are in a separate file. `retrieval_gt_1d`: whether a flat list of ids
     requires all of them (and) or any (or); None if the manifest does not say. `fields`: the column of each field, for
     formats of records. `with_replies`: whether to return the replies that the file also has.
-    `with_pending`: whether to return triples that nobody has reviewed.
+    `with_pending`: whether to return triples that nobody has reviewed. `takes_files`: whether inputs of queries may
+    refer to files beside the dataset.
     """
 
     path: Path
@@ -33,6 +36,12 @@ class Source(Struct, frozen=True):
     fields: Mapping[str, str] = field(default_factory=dict)
     with_replies: bool = False
     with_pending: bool = False
+    takes_files: bool = True
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the dataset."""
+        return self.path if self.path.is_dir() else self.path.parent
 
 
 class DatasetDefaults(Struct, frozen=True):
@@ -306,3 +315,27 @@ def settings_finder() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
     """Return a function from the metadata of a sample or document to its own settings, `{}` if it has none."""
     keys = [known.settings_key for known in DATASETS if known.settings_key]
     return lambda metadata: next((own for key in keys if isinstance(own := metadata.get(key), Mapping)), {})
+
+
+def list_input_keys() -> frozenset[str]:
+    """Return the metadata keys under which samples keep inputs. A sample without any is only a question."""
+    return frozenset(one.query_input.metadata_key for one in DATASETS if one.query_input is not None)
+
+
+def input_finder(format_name: str) -> Callable[[Sample], QueryInput]:
+    """Return a function from a sample of a dataset in this format to its query's input.
+
+    Every format's inputs are found, because a sample keeps its input when its dataset is converted.
+    """
+    forms: dict[str, QueryInputForm] = {one.name: one.query_input for one in DATASETS if one.query_input is not None}
+    own = forms.get(format_name)
+    key = own.question_keys[0] if own else "query"
+
+    def find_input(sample: Sample) -> QueryInput:
+        for form in forms.values():
+            if form.metadata_key in sample.metadata and (kept := form.find_kept(sample)) is not None:
+                return replace(kept, place=QUERY_INPUT) if form is own else kept
+        given = describe_question(sample, key)
+        return replace(given, place=QUERY_INPUT, is_text=False) if own else given
+
+    return find_input

@@ -2,31 +2,46 @@
 
 import hashlib
 import json
+import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.base.errors import Problem
+from evalspec.base.errors import Problem, split_fix
 from evalspec.base.jsonl import HEAD_BYTES, is_packed, read_head
 from evalspec.base.registry import returned
 from evalspec.base.trust import Refused, require_file
-from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source
+from evalspec.inputs.datasets.base import (
+    DATASETS,
+    DatasetContent,
+    DatasetFormat,
+    ReadingNotes,
+    Source,
+    input_finder,
+    list_input_keys,
+)
 from evalspec.inputs.datasets.corpus import read_documents_beside
 from evalspec.inputs.datasets.located import GZIP_FIX, GZIP_OF_LINES
+from evalspec.inputs.datasets.query_input import FILE_SCHEME, QueryInput, read_input_file
 from evalspec.inputs.datasets.record_files import find_splits
 from evalspec.inputs.datasets.selection import Selection, select
+from evalspec.inputs.manifest.yaml_source import find_texts, render_path
 from evalspec.inputs.ranking_files import GroundTruth
 from evalspec.model import AgentReply, Curation, Sample
+from evalspec.model.exchanges import INPUT_FILES
 
 _PART_BYTES = 1_048_576
 _JSON_NAMES = frozenset({".jsonl", ".json", ".ndjson"})
 """Suffixes of files whose text is meant as JSON, so that each line has its own error."""
 _NO_RECORDS = "the file has no records: it is neither JSON nor a table, nor a format that evalspec knows"
 _NO_RECORDS_FIX = "write a CSV with the columns question and expected, or name the format if you know it"
+_CONTENT = re.compile(r"data:[^,]{0,200};base64,", re.IGNORECASE)
 GENERIC = "records"
 """The format that reads any records."""
 
@@ -56,7 +71,7 @@ class LoadedDataset(Struct, frozen=True):
 
     `remarks`: what only `evalspec validate` says. `files`: files that were read besides its own path.
     `curation`: computes agreement and quality of a gold set.
-    `replies`: the recorded replies of the files by sample id, if the source wants them.
+    `replies`: the recorded replies of the files by sample id, if the source wants them. `folder`: the dataset's.
     """
 
     shown_as: str
@@ -69,6 +84,7 @@ class LoadedDataset(Struct, frozen=True):
     files: tuple[Path, ...] = ()
     curation: Callable[[], Curation] | None = None
     replies: Mapping[str, AgentReply] = {}
+    folder: Path = Path()
 
     @property
     def samples(self) -> Sequence[Sample]:
@@ -114,6 +130,7 @@ def _load(source: Source, format_name: str | None, notes: ReadingNotes, gather: 
         files=tuple(notes.files),
         curation=notes.curation,
         replies=notes.replies,
+        folder=source.folder,
     )
 
 
@@ -234,10 +251,50 @@ def _read(dataset_format: DatasetFormat, source: Source, notes: ReadingNotes, ga
         read = dataset_format.read(source, notes)
         if DATASETS.is_plugin(dataset_format.name):
             read = (returned(sample, Sample) for sample in read)
+        read = _complete_inputs(read, dataset_format.name, source, notes)
         samples = gather(_note_judged(read, judged) if has_other_corpus else read, dataset_format)
     if has_other_corpus:
         read_documents_beside(source, judged, notes)
     return samples
+
+
+def _complete_inputs(
+    samples: Iterable[Sample], format_name: str, source: Source, notes: ReadingNotes
+) -> Iterator[Sample]:
+    """Yield the samples of a dataset. One with an input says whether it has words, and has the hashes of its files.
+
+    References that cannot be followed are problems in the notes. Each file is read once.
+    """
+    find_input, keys, read = input_finder(format_name), list_input_keys(), cache(read_input_file)
+    files: dict[Path, None] = {}
+
+    def follow(reference: str) -> tuple[Path, dict[str, Any]]:
+        if not reference.startswith(FILE_SCHEME):
+            raise ValueError("the dataset has the content itself; write a URL, or file:PATH for a file beside it")
+        if not source.takes_files:
+            raise ValueError("the server has no such file; write an http or https URL")
+        return read(source.folder, reference)
+
+    def complete(sample: Sample, given: QueryInput) -> Sample:
+        found = {}
+        for place, text in find_texts(given.fields):
+            if place == (given.question_key,) or not (text.startswith(FILE_SCHEME) or _CONTENT.match(text)):
+                continue
+            try:
+                path, found[text] = follow(text)
+                files[path] = None
+            except ValueError as error:
+                message, fix = split_fix(f"query '{sample.id}': {error}")
+                field = render_path((given.place, *place))
+                notes.problems.append(Problem(message, fix, source.shown_as, sample.line, field))
+        own = {key: value for key, value in sample.metadata[given.kept_under].items() if key != INPUT_FILES}
+        own |= {INPUT_FILES: found} if found else {}
+        return replace(sample, metadata={**sample.metadata, given.kept_under: own}, has_words=given.has_words)
+
+    for sample in samples:
+        given = None if keys.isdisjoint(sample.metadata) else find_input(sample)
+        yield complete(sample, given) if given is not None and given.kept_under else sample
+    notes.files.extend(files)
 
 
 def _note_judged(samples: Iterable[Sample], judged: dict[str, None]) -> Iterator[Sample]:

@@ -33,6 +33,7 @@ _STATES = Loss("what the world should be like afterwards", lambda sample: sample
 _SCRIPTS = Loss("what the user says after the first turn", lambda sample: len(sample.turns) > 1)
 _USERS = Loss("whom a model plays", lambda sample: sample.user is not None)
 _CHECKS = Loss("the checks", lambda sample: bool(sample.checks))
+WORDLESS = Loss("what queries without words ask with", lambda sample: not sample.has_words)
 METADATA = Loss("the metadata", lambda sample: bool(sample.metadata))
 GROUPS = Loss("which relevant documents are alternatives", lambda sample: sample.groups is not None)
 GRADES = Loss(
@@ -43,7 +44,7 @@ UNJUDGED = Loss("that relevance is unknown", lambda sample: sample.qrels is None
 
 NATIVE_ONLY = (
     *(_CONVERSATIONS, _CONTEXTS, _REFERENCE_CONTEXTS, _ANSWERABLE, _TAGS, _TOOLS, _STATES, _SCRIPTS),
-    *(_USERS, _CHECKS),
+    *(_USERS, _CHECKS, WORDLESS),
 )
 """What only the native format can represent."""
 

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from evalspec.base.errors import MissingPackage, Problem
+from evalspec.base.json_text import change_values
 from evalspec.base.trust import require_file
 
 _ARROW_SUFFIX = ".arrow"
@@ -249,11 +250,7 @@ def make_struct(types: Mapping[str, Any]) -> Any:
 
 def _mark_truths(value: Any) -> Any:
     """Return the value with true and false marked, because they equal 1 and 0 in Python."""
-    if isinstance(value, Mapping):
-        return {key: _mark_truths(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_mark_truths(item) for item in value]
-    return ("truth", value) if isinstance(value, bool) else value
+    return change_values(value, lambda one: ("truth", one) if isinstance(one, bool) else one)
 
 
 def write_rows(

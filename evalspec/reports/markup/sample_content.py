@@ -101,7 +101,7 @@ class ShownSample(Struct, frozen=True):
     """One sample. `asked`: role and content of each message that no turn of an attempt shows; a plain question has an
     empty role.
 
-    `scores`, `latency`: of all attempts together.
+    `scores`, `latency`: of all attempts together. `has_words`: whether the question is one, not a description.
     """
 
     dataset: str
@@ -117,6 +117,7 @@ class ShownSample(Struct, frozen=True):
     metadata: tuple[tuple[str, str], ...]
     scores: tuple[ShownScore, ...]
     latency: str
+    has_words: bool
 
 
 def show_scores(result: SampleResult, metrics: Sequence[str], limits: Limits) -> tuple[ShownScore, ...]:
@@ -154,6 +155,7 @@ def show_sample(
         tuple((str(key), render_data(value)) for key, value in result.metadata.items()),
         show_scores(result, list(limits), limits),
         render_latency(result.latency_ms),
+        sample is None or sample.has_words,
     )
 
 

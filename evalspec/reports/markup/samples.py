@@ -71,7 +71,7 @@ def draw_question(sample: ShownSample, room: TextBudget) -> Nodes:
     if not sample.asked:
         return _muted(_NOT_KEPT)
     if len(sample.asked) == 1 and not sample.asked[0][0]:
-        return room.prose(sample.asked[0][1])
+        return room.prose(sample.asked[0][1], has_links=not sample.has_words)
     messages = [
         el(
             "li",

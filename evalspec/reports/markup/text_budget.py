@@ -1,5 +1,6 @@
 """Texts of samples as elements, and how many of their characters fit on a page."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import TypeVar
@@ -12,6 +13,8 @@ from evalspec.reports.word_changes import TextPiece
 
 T = TypeVar("T")
 
+_URL = re.compile(r"(https?://[!#-&(-;=?-\[\]-~]+(?<![!),.:;?\]}]))")
+"""An address in a text: of printable ASCII without quotes, without the punctuation after it. No other scheme is one."""
 _LEAST = 200
 """So many characters of each text are shown, however full the page is."""
 _MOST = 20_000
@@ -57,12 +60,16 @@ class TextBudget:
         """Return a name. A page with little room shows its beginning."""
         return cut(name, _LONGEST_NAME if self._most_items else _LONGEST_NAME_WHOLE)
 
-    def prose(self, text: str, kind: str = "", most: int = _MOST) -> Element:
-        """Return a text with its original line breaks, with a link to its rest if it is cut."""
+    def prose(self, text: str, kind: str = "", most: int = _MOST, *, has_links: bool = False) -> Element:
+        """Return a text with its original line breaks, with a link to its rest if it is cut.
+
+        `has_links`: whether addresses in it (http and https) are links.
+        """
         if _is_blank(text):
             return _draw_empty()
         shown = self.take(text, most)
-        return el("div", shown.text, self._link_rest(shown), class_=f"prose {kind}".strip(), dir="auto")
+        content = _link_urls(shown.text) if has_links else shown.text
+        return el("div", content, self._link_rest(shown), class_=f"prose {kind}".strip(), dir="auto")
 
     def pieces(self, pieces: Sequence[TextPiece], most: int = _MOST) -> Element:
         """Return a text in which the words that another text lacks are marked."""
@@ -81,6 +88,11 @@ class TextBudget:
         said = f"{shown.more:,} more characters"
         link = el("a", said, href=self._whole_link, data_key="w") if self._whole_link else said
         return el("span", "… ", link, class_="muted")
+
+
+def _link_urls(text: str) -> list[Nodes]:
+    parts = enumerate(_URL.split(text))
+    return [el("a", part, href=part, rel="noopener noreferrer") if place % 2 else part for place, part in parts]
 
 
 def _is_blank(text: str) -> bool:

@@ -258,6 +258,7 @@ def _check_needs(draft: Draft, dataset: PlannedDataset) -> None:
     if dataset.retriever is None and choose_traces(draft.loaded, draft.options) is not None:
         given |= {Need.CONTEXT, Need.RETRIEVED_IDS, Need.CANDIDATE_IDS}
     _check_users(draft, dataset)
+    _check_words(draft, dataset)
     if not any(found.field.startswith("fields.") for found in dataset.data.problems):
         draft.problems.extend(check_needs(dataset.survey, metrics, file, given))
     staged = [metric.name for metric in metrics if Need.CANDIDATE_IDS in metric.needs - given]
@@ -306,6 +307,16 @@ def _check_users(draft: Draft, dataset: PlannedDataset) -> None:
     else:
         return
     draft.problems.append(Problem(*found, dataset.file, users.first[0].line, "user"))
+
+
+def _check_words(draft: Draft, dataset: PlannedDataset) -> None:
+    """Add a problem if a query has no words, and an agent or a reranker would be asked with them."""
+    wordless, planned = dataset.survey.wordless, dataset.retriever
+    if not wordless.count or draft.options.has_replies or (planned is not None and not planned.reranks):
+        return
+    asked, fix = ("an agent", "set retriever: NAME") if planned is None else ("a reranker", "use mode: retrieve")
+    message = f"the query has no words, but {asked} takes a text{describe_others(wordless, dataset.available)}"
+    draft.problems.append(Problem(message, f"{fix}, or add a text to it", dataset.file, wordless.first[0].line))
 
 
 def _refuse_answers(draft: Draft, dataset: PlannedDataset, planned: PlannedRetriever) -> None:

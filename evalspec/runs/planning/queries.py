@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from evalspec.base.errors import Problem
 from evalspec.base.json_schema import Found, Matcher, build_matcher, find_schema_problems
 from evalspec.base.patterns import CannotCheck
-from evalspec.inputs.datasets.base import DatasetFormat, settings_finder
+from evalspec.inputs.datasets.base import DatasetFormat, input_finder, list_input_keys, settings_finder
 from evalspec.inputs.datasets.query_input import QueryInput
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.metric_spec import parse_metric_spec
@@ -28,7 +28,7 @@ from evalspec.runs.planning.survey import Lacking, describe_others
 from evalspec.targets.retrievers.agent import DEFAULT, DEFAULT_TOP_K, RERANK_FACTOR, QueryOverrides, QuerySettings
 from evalspec.targets.retrievers.ingest_plan import OWN_BEGINNING, check_outsiders
 from evalspec.targets.retrievers.opening import is_in_memory
-from evalspec.targets.retrievers.query_input import QUERY, input_finder, list_input_keys, list_unfilled, list_untaken
+from evalspec.targets.retrievers.query_input import QUERY, list_unfilled, list_untaken
 
 _UNFIT_FOR_A_SCOPE = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -49,6 +49,7 @@ def plan_queries(draft: Draft, dataset: PlannedDataset, planned: PlannedRetrieve
         corpus=frozenset(document.id for document in documents) if documents else None,
         timeout_seconds=draft.options.timeout,
         find_input=input_finder(data.format),
+        folder=data.folder,
     )
     return replace(planned, query_settings=query_settings, documents=ingested)
 
@@ -208,8 +209,14 @@ class InputWatch(Struct):
             self.hidden += 1
 
     def _find_problems(self, sample: Sample, given: QueryInput) -> Iterator[_Noted]:
-        if given.question_key is None:
+        if given.question_key is None and given.has_words:
             yield _Noted(given.place, "this input does not contain the question", "correct it, or remove it")
+            return
+        if not given.has_words and QUERY in (self.names or ()):
+            message = f"the query has no words, but the retriever '{self.retriever}' searches with {{{{query}}}}"
+            wanted = f"write {{{{input}}}} or {{{{input.KEY}}}} instead in {self.request}"
+            fix = "query a retriever that takes its input" if self.request is None else wanted
+            yield _Noted(given.place, message, f"{fix}, or add a text to it")
             return
         for key in list_untaken(self.names, given) if self.names is not None else ():
             message = f"the retriever '{self.retriever}' does not take this field"

@@ -78,7 +78,7 @@ class Survey(Struct):
     `tags`, `keys`: all tags and metadata keys. `copies`: finds equal samples. `has_judgements`: whether a sample has a
     judged document. `lowest_best`: the minimum over judged samples of their highest grade (0 without documents).
     `conversations`: the samples that are more than a question. `users`: those whose user is simulated.
-    `expectations`: what an agent should do.
+    `expectations`: what an agent should do. `wordless`: those whose query has no words.
     """
 
     sought: frozenset[str] = frozenset()
@@ -93,6 +93,7 @@ class Survey(Struct):
     conversations: Conversations = field(default_factory=Conversations)
     expectations: Expectations = field(default_factory=Expectations)
     users: Lacking = field(default_factory=Lacking)
+    wordless: Lacking = field(default_factory=Lacking)
 
     def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
         """Yield the samples and add them to the summary."""
@@ -108,6 +109,8 @@ class Survey(Struct):
             self.conversations.add(sample)
             if sample.user is not None:
                 self.users.add(sample)
+            if not sample.has_words:
+                self.wordless.add(sample)
             self.tags.update(sample.tags)
             self.keys.update(sample.metadata)
             if len(self.found) < len(self.sought):

@@ -156,6 +156,8 @@ def _start_once(metric: Metric, exchange: Exchange, grading: Grading) -> Score |
         return Score.failed(
             f"no usable reply: {exchange.error}", Cause.STOPPED if is_stopped else Cause(exchange.cause)
         )
+    if Need.JUDGE in metric.needs and not exchange.sample.has_words:
+        return Score.not_applicable("the query has no words that a judge could read", Cause.DATASET)
     is_blind = metric.definition.scores_answers and not metric.definition.scores_calls
     if is_blind and exchange.reply is not None and exchange.reply.ends_in_calls:
         return Score.not_applicable("the reply ends in tool calls, so there is no answer", Cause.REPLY)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from evalspec.base.json_text import change_values
 from evalspec.scoring.judge.extraction import UnusableVerdict
 from evalspec.scoring.judge.grading import Grading, find_cacheable
 
@@ -167,8 +168,4 @@ def _strip_graded(graded: Graded) -> Graded:
 
 def _blank(value: Any) -> Any:
     """Return a JSON value with empty texts."""
-    if isinstance(value, Mapping):
-        return {key: _blank(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_blank(item) for item in value]
-    return "" if isinstance(value, str) else value
+    return change_values(value, lambda one: "" if isinstance(one, str) else one)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from math import ceil
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -17,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from evalspec.base.errors import RetrieverError
-from evalspec.inputs.datasets.query_input import QueryInput, describe_question
+from evalspec.inputs.datasets.query_input import QueryInput, describe_question, open_files
 from evalspec.model import AgentReply, RetrieverSettings, Sample, SearchTrace
 from evalspec.model.fingerprints import RetrieverMode
 from evalspec.targets.retrievers.base import Hit, Reranks, Retriever, SearchRequest, collapse_hits
@@ -47,6 +48,7 @@ class QuerySettings(Struct, frozen=True):
 
     `overrides`: by sample id. `corpus`: the ids of all documents, None if unknown. `timeout_seconds`: for a query with
     its reranking; None if the timeouts of the retriever's own calls apply. `find_input`: returns a query's input.
+    `folder`: the dataset's, in which the files of inputs are.
     """
 
     settings: RetrieverSettings
@@ -55,6 +57,7 @@ class QuerySettings(Struct, frozen=True):
     corpus: Collection[str] | None = None
     timeout_seconds: float | None = None
     find_input: Callable[[Sample], QueryInput] = describe_question
+    folder: Path = Path()
 
 
 class RetrieverAgent:
@@ -74,10 +77,10 @@ class RetrieverAgent:
         own = self._how.overrides.get(sample.id, QueryOverrides())
         top_k = own.top_k or self._settings.top_k
         timings: Counter[str] = Counter()
-        started = perf_counter()
         reranks = self._settings.mode == RetrieverMode.RERANK
         wanted = self._count_candidates(own, top_k) if reranks else top_k
         request = self._build_request(sample, wanted, own)
+        started = perf_counter()
         async with self._in_time():
             found, oddities = await self._search(request, timings)
             final = await self._rerank(sample.question, found, top_k, timings) if reranks else found
@@ -111,11 +114,11 @@ class RetrieverAgent:
 
     def _build_request(self, sample: Sample, wanted: int, own: QueryOverrides) -> SearchRequest:
         return SearchRequest(
-            query=sample.question,
+            query=sample.question if sample.has_words else "",
             top_k=wanted,
             scope_prefix=self._settings.scope_prefix if own.scope_prefix is None else own.scope_prefix,
             filters=self._how.filters,
-            input=self._how.find_input(sample).fields,
+            input=open_files(self._how.find_input(sample), self._how.folder),
             metadata=sample.metadata,
         )
 

@@ -17,8 +17,8 @@ from evalspec.model import Document
 class SearchRequest(Struct, frozen=True):
     """One query. `scope_prefix`: the scope to search, empty for all. `filters`: in the retriever's own syntax.
 
-    `input`: the whole structured input of the query, `{"query": query}` if it is only a question. `metadata`: of the
-    sample.
+    `query`: empty if the query has no words. `input`: its whole structured input, `{"query": query}` if it is only a
+    question; files in it are absolute paths (`pathlib.Path`). `metadata`: of the sample.
     """
 
     query: str

@@ -12,12 +12,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem
-from evalspec.base.trust import Act, explain, require_file
+from evalspec.base.trust import Act, explain
 from evalspec.inputs.datasets.base import settings_finder
+from evalspec.inputs.datasets.query_input import FILE_SCHEME, locate_beside
 from evalspec.inputs.user_code.calls import UserCode, describe_value
 from evalspec.model import Document
-
-FILE_SCHEME = "file:"
 
 
 class LoaderError(EvalspecError):
@@ -61,18 +60,14 @@ class DocumentLoader:
         return text
 
     def _read_file(self, name: str) -> str:
-        if "\0" in name:
-            raise LoaderError("the path contains a NUL character; remove it")
-        path = Path(os.path.realpath(self._folder / name))  # does not raise if links form a loop
-        if not path.is_relative_to(self._folder):
-            raise LoaderError("it is outside the dataset's folder; move the file into that folder")
-        require_file(path)
         try:
-            return path.read_text(encoding="utf-8-sig")
+            return locate_beside(self._folder, name).read_text(encoding="utf-8-sig")
         except OSError as error:
             raise LoaderError(f"it cannot be read: {error.strerror or error}") from error
         except UnicodeDecodeError as error:
             raise LoaderError(f"it is not UTF-8 text (byte {error.start + 1})") from error
+        except ValueError as error:
+            raise LoaderError(str(error)) from error
 
     async def _ask_hook(self, hook: UserCode, reference: str) -> str:
         text: Any = await hook.call(await hook.load_aside(), reference)

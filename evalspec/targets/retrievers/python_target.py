@@ -57,6 +57,8 @@ class OwnRetriever:
         The object gets copies of the input and metadata, because its changes must not reach the sample.
         """
         search, takes_text = _find_search(self._own)
+        if takes_text and not request.query:
+            raise RetrieverError("search: the query has no words, and this retriever takes a text; write a function")
         own_request = replace(request, input=deepcopy(request.input), metadata=deepcopy(request.metadata))
         result, took_ms = await self._call("search", search, request.query if takes_text else own_request)
         found = _read_result(result, "search", "retrieve", took_ms)

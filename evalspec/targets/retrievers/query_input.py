@@ -4,16 +4,15 @@
 metadata. A key with dots names a nested value.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from base64 import b64encode
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
 from evalspec.base.errors import RetrieverError
-from evalspec.inputs.datasets.base import DATASETS
+from evalspec.base.json_text import change_values
 from evalspec.inputs.datasets.filters import ABSENT, find_path, find_value
-from evalspec.inputs.datasets.query_input import QueryInput, QueryInputForm, describe_question
-from evalspec.model import Sample
+from evalspec.inputs.datasets.query_input import MEDIA_TYPES, QueryInput
 from evalspec.targets.retrievers.base import SearchRequest
 
 QUERY = "query"
@@ -52,7 +51,13 @@ def fill_from_query(names: Collection[str], request: SearchRequest) -> dict[str,
     for name, value in found.items():
         if value is ABSENT:
             raise RetrieverError(f"search: the request has {{{{{name}}}}}, but the query has no such value")
-    return found
+    return {name: change_values(value, _encode_file) for name, value in found.items()}
+
+
+def _encode_file(value: Any) -> Any:
+    if not isinstance(value, Path):
+        return value
+    return f"data:{MEDIA_TYPES[value.suffix.lower()]};base64,{b64encode(value.read_bytes()).decode()}"
 
 
 def list_unfilled(names: Collection[str], given: QueryInput, metadata: Mapping[str, Any]) -> list[str]:
@@ -83,27 +88,3 @@ def _walk_untaken(
             yield from _walk_untaken(value, path, taken)
         else:
             yield path
-
-
-def list_input_keys() -> frozenset[str]:
-    """Return the metadata keys under which samples keep inputs. A sample without any is only a question."""
-    return frozenset(one.query_input.metadata_key for one in DATASETS if one.query_input is not None)
-
-
-def input_finder(format_name: str) -> Callable[[Sample], QueryInput]:
-    """Return a function from a sample of a dataset in this format to its query's input.
-
-    Every format's inputs are found, because a sample keeps its input when its dataset is converted.
-    """
-    forms: dict[str, QueryInputForm] = {one.name: one.query_input for one in DATASETS if one.query_input is not None}
-    own = forms.get(format_name)
-    key = own.question_keys[0] if own else QUERY
-
-    def find_input(sample: Sample) -> QueryInput:
-        for form in forms.values():
-            if form.metadata_key in sample.metadata and (kept := form.find_kept(sample)) is not None:
-                return replace(kept, place="query_input") if form is own else kept
-        given = describe_question(sample, key)
-        return replace(given, place="query_input", is_text=False) if own else given
-
-    return find_input

@@ -47,19 +47,24 @@ def list_content_mismatches(baseline: Run, candidate: Run, name: str, candidate_
         yield f"dataset {name}: its content changed"
 
 
-def explain_lost(baseline: DatasetResult, pairs: SamplePairs, *, narrowed: bool, share: float | None) -> str | None:
+def explain_lost(baseline: DatasetResult, pairs: SamplePairs, *, left_out: int, share: float | None) -> str | None:
     """Return why too few samples of the baseline are the same in the candidate; None if enough are.
 
-    `narrowed`: whether the candidate's own selection left out samples, which are then not missed. `share`: of the
-    baseline's samples, which may be gone or edited; None: any, as long as some are the same.
+    `left_out`: how many samples of its file the candidate's own selection left out. So many are not missed. `share`: of
+    the baseline's samples, which may be gone or edited; None: any, as long as some are the same.
     """
-    gone = () if narrowed else pairs.only_baseline
-    is_much = share is not None and exceeds_share(len(gone) + len(pairs.edited), len(baseline.samples), share)
+    gone = max(0, len(pairs.only_baseline) - left_out)
+    is_much = share is not None and exceeds_share(gone + len(pairs.edited), len(baseline.samples), share)
     if not is_much and (pairs.both or not pairs.edited):
         return None
     edited = [old.id for old, _ in pairs.edited]
-    lost = {"changed": edited, "removed": gone}
-    said = " and ".join(f"{counted(len(ids), 'sample')} {what} ({name_some(ids)})" for what, ids in lost.items() if ids)
+    lost = []
+    if edited:
+        lost.append(f"{counted(len(edited), 'sample')} changed ({name_some(edited)})")
+    if gone:
+        which = "" if left_out else f" ({name_some(pairs.only_baseline)})"
+        lost.append(f"{'at least ' if left_out else ''}{counted(gone, 'sample')} removed{which}")
+    said = " and ".join(lost)
     most = f"more than the share of {share:g} that ciGate.maxRemoved allows" if pairs.both else "none is the same"
     return f"dataset {baseline.name}: {said} of {len(baseline.samples):,}, {most}"
 
@@ -292,10 +297,15 @@ def describe_choice(baseline: Run) -> str | None:
     return f"the baseline was the best of {best_of} runs when it was promoted, so an unchanged agent looks worse"
 
 
+def count_left_out(run: Run, name: str) -> int:
+    """Return how many samples of the file of a dataset a run's own selection left out."""
+    described = run.fingerprint.find_dataset(name)
+    return 0 if described is None else max(0, described.available - described.selected)
+
+
 def was_narrowed(baseline: Run, name: str) -> bool:
     """Return whether a run's own selection left out samples of a dataset."""
-    described = baseline.fingerprint.find_dataset(name)
-    return described is not None and described.selected < described.available
+    return count_left_out(baseline, name) > 0
 
 
 def _differ(before: object, after: object) -> bool:

@@ -22,6 +22,7 @@ from evalspec.model.comparisons import (
 )
 from evalspec.verdict.comparison.best_run import NumberedChange, find_best_runs
 from evalspec.verdict.comparison.comparability import (
+    count_left_out,
     describe_choice,
     explain_lost,
     explain_parts,
@@ -31,7 +32,6 @@ from evalspec.verdict.comparison.comparability import (
     list_identity_gaps,
     list_mismatches_by_reason,
     list_repeat_mismatches,
-    was_narrowed,
 )
 from evalspec.verdict.comparison.drops import find_metric
 from evalspec.verdict.comparison.named_runs import NamedRun
@@ -233,7 +233,7 @@ def _pair_all(
     for name, (before, after) in matched.items():
         metrics = _choose(common_metrics(before, after), choice.metrics)
         samples = pair_samples(before, after)
-        lost = explain_lost(before, samples, narrowed=was_narrowed(candidate, after.name), share=share)
+        lost = explain_lost(before, samples, left_out=count_left_out(candidate, after.name), share=share)
         if lost and choice.allow_mismatch:
             samples = replace(samples, both=(*samples.both, *samples.edited), edited=())
         mismatches += [lost] if lost else list_content_mismatches(baseline, candidate, before.name, after.name)

@@ -24,14 +24,14 @@ class MixpeekQuery(BaseModel):
     @classmethod
     def _holds_a_question(cls, value: Any) -> Any:
         given = {"text": value} if isinstance(value, str) else value
-        if isinstance(given, dict) and INPUT.find_question_key(given) is None:
-            raise ValueError('it has no question; write {"text": "…"}')
+        if isinstance(given, dict):
+            INPUT.find_question(given)
         return given
 
     @property
     def question(self) -> str:
-        """The question as text."""
-        return str(self.query_input[INPUT.find_question_key(self.query_input) or ""])
+        """The question as text, or a description of an input without words."""
+        return INPUT.find_question(self.query_input)
 
 
 class MixpeekFile(BaseModel):

@@ -12,6 +12,7 @@ from evalspec.inputs.datasets.losses import (
     GROUPS,
     NATIVE_ONLY,
     UNJUDGED,
+    WORDLESS,
     Loss,
     list_document_losses,
     list_sample_losses,
@@ -19,6 +20,7 @@ from evalspec.inputs.datasets.losses import (
 from evalspec.inputs.formats.mixpeek import INPUT
 from evalspec.inputs.formats.mixpeek.schema import HIGHEST_SCORE, SETTINGS, MixpeekFile, MixpeekQuery
 from evalspec.model import Sample
+from evalspec.model.exchanges import INPUT_FILES, QUERY_INPUT
 
 
 def list_losses(content: DatasetContent) -> list[str]:
@@ -71,10 +73,10 @@ def _to_record(sample: Sample) -> dict[str, Any]:
 
 
 def _own_input(sample: Sample) -> Mapping[str, Any] | None:
-    """Return the `query_input` that the reader kept, if it still contains the question. Else None."""
+    """Return the `query_input` that the reader kept, if it still contains the question or never had one. Else None."""
     own = sample.metadata.get(INPUT.metadata_key)
-    kept = INPUT.find_kept(sample) if isinstance(own, dict) and len(own) == 1 else None
-    return kept.fields if kept is not None and kept.question_key is not None else None
+    kept = INPUT.find_kept(sample) if isinstance(own, dict) and own.keys() <= {QUERY_INPUT, INPUT_FILES} else None
+    return kept.fields if kept is not None and (kept.question_key is not None or not kept.has_words) else None
 
 
 def _has_other_grades(sample: Sample) -> bool:
@@ -88,7 +90,7 @@ def _has_foreign_metadata(sample: Sample) -> bool:
 
 _SAMPLE_LOSSES = (
     ANSWERS,
-    *NATIVE_ONLY,
+    *(loss for loss in NATIVE_ONLY if loss is not WORDLESS),
     UNJUDGED,
     GROUPS,
     Loss(f"all grades of a sample, because one is outside 0 to {HIGHEST_SCORE}", _has_other_grades),
