@@ -46,6 +46,7 @@ from evalspec.runs.planning.services import (
     check_tools,
     check_traces,
     choose_traces,
+    explain_bad_url,
     needs_from_mapping,
     read_price,
     resolve_judge,
@@ -88,6 +89,9 @@ def validate_manifest(
     draft = start_draft(loaded, options, collect or (keep_samples if options.is_selective else discard))
     if not loaded.manifest.spec.evaluation.datasets:
         draft.warn(DATASETS_PLACE, _NO_DATASETS, _ADD_DATASET)
+    url = loaded.manifest.spec.api.url
+    if isinstance(url, str) and "$" not in url and (fault := explain_bad_url(url)) is not None:
+        draft.add((*API_PLACE, "url"), *fault)
     wanted = _check_wanted(draft)
     options.parse_selection()
     draft.warnings.extend(_unresolved(loaded, wanted))
