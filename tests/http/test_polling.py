@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from conftest import Project
+from evalspec.targets.http import credentials
 from servers.job_desk import RESULT, JobDesk, reply
 
 BY_STATE = {"path": "/jobs/{{job}}", "job": "$.id", "status": "$.state", "done": ["completed"], "failed": ["failed"]}
@@ -100,6 +101,18 @@ def test_an_expired_token_is_renewed_without_another_job(project, desk):
     assert run(project, desk, {}, auth={"oauth2": token})[0].code == 0
     assert [one.method for one in desk.heard] == ["POST", *["GET"] * 4]
     assert desk.tokens() == [f"fleeting-token-{n}" for n in (1, 1, 1, 2, 2)]
+
+
+def test_a_token_is_renewed_while_a_job_is_polled(project, desk, monkeypatch):
+    now = [1e9]
+    monkeypatch.setattr(credentials, "time", lambda: now[0])
+    desk.on_request = lambda: now.__setitem__(0, now[0] + 30)
+    desk.grant["expires_in"] = 100  # renewed after 50 s, at half of its time
+    desk.jobs = [reply(202), reply(202), reply(202)]
+    token = {"tokenUrl": f"{desk.url}/token", "clientId": "bot", "clientSecret": "s"}
+    assert run(project, desk, {}, auth={"oauth2": token})[0].code == 0
+    assert [one.method for one in desk.heard] == ["POST", *["GET"] * 4]
+    assert desk.tokens() == [f"fleeting-token-{n}" for n in (1, 1, 2, 2, 3)]
 
 
 def test_a_retriever_searches_and_ingests_by_jobs(project, desk):

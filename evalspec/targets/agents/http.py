@@ -119,19 +119,22 @@ class HttpAgent:
         endpoint, content = self._target.endpoint, json.dumps(body, allow_nan=False).encode()
         encoded = encode_headers(add_trace_headers(headers, self._target.headers))
         request = OutgoingRequest(url, endpoint.timeout_seconds, content, headers=encoded)
-        reply = await self._credentials.send(lambda own: self._read(question, add_headers(request, own)))
+        reply = await self._credentials.send(lambda own: self._read(question, request, add_headers(request, own)))
         is_read = endpoint.response is None or endpoint.response.tool_calls is not None
         shows_calls = is_read and (self._target.player is not None or "tools" in endpoint.parameters)
         return replace(reply, tool_calls=()) if shows_calls and reply.tool_calls is None else reply
 
-    async def _read(self, question: str, request: OutgoingRequest) -> AgentReply:
-        """Return the reply to one request with its times: of a stream, of one piece, or of the job that it starts."""
+    async def _read(self, question: str, request: OutgoingRequest, sent: OutgoingRequest) -> AgentReply:
+        """Return the reply to one request with its times: of a stream, of one piece, or of the job that it starts.
+
+        `sent`: the request with the headers of its credentials.
+        """
         endpoint, started = self._target.endpoint, perf_counter()
         if self._jobs is not None:
-            answer = await fetch(self._client, request, self._service)
+            answer = await fetch(self._client, sent, self._service)
             raw = await self._jobs.finish(self._client, request, answer, started)
             return self._read_whole(question, request, raw, started)
-        async with send(self._client, request, self._service) as response:
+        async with send(self._client, sent, self._service) as response:
             self.status = response.status_code
             await refuse_status(response, self._service)
             events = read_events(response)

@@ -63,7 +63,8 @@ class JobPolling(Struct, frozen=True):
     ) -> bytes:
         """Return the body with the result of the job that a request has started. Its timeout covers all of it.
 
-        `started`: when the request was sent, by `perf_counter`. No error is retried: it would start another job.
+        `request`: without the headers of the credentials, so that each request gets those of its time. `started`: when
+        it was sent, by `perf_counter`. No error is retried: it would start another job.
 
         Raises:
             ServiceError: the job has failed, or has no result in time.
