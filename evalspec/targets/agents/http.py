@@ -36,7 +36,7 @@ from evalspec.targets.http.client import (
     refuse_status,
     send,
 )
-from evalspec.targets.http.credentials import Credentials
+from evalspec.targets.http.credentials import Credentials, KeyPlace
 from evalspec.targets.http.failures import ServiceNames
 from evalspec.targets.http.polling import JobPolling, add_headers, fetch
 from evalspec.targets.http.routes import Route
@@ -51,6 +51,11 @@ if TYPE_CHECKING:
 AGENT = ServiceNames(
     "the agent", "chatEndpoint", "request and protocol", place_key="path, which is appended to the url"
 )
+
+
+def open_credentials(target: AgentTarget, place: KeyPlace | None = None) -> Credentials:
+    """Return the credentials of an agent, which its workers share. Raises as `Credentials`."""
+    return Credentials(target.endpoint.auth, AGENT.setting, place, timeout=target.endpoint.timeout_seconds)
 
 
 class HttpAgent:
@@ -72,7 +77,7 @@ class HttpAgent:
         self._target, self._parse, self._open_reader = target, read, open_reader
         self.status: int | None = None
         self._service = replace(AGENT, credentials_key="auth") if endpoint.auth else AGENT
-        self._credentials = credentials = credentials or Credentials(endpoint.auth, AGENT.setting)
+        self._credentials = credentials = credentials or open_credentials(target)
         self._jobs: JobPolling | None = None
         if endpoint.poll is not None:
             self._jobs = JobPolling(endpoint.poll, target.base_url, self._service, credentials, endpoint.max_retries)

@@ -52,7 +52,7 @@ class RemoteRetriever:
         self, options: HttpRetriever, url: str, route: Route | None = None, place: KeyPlace | None = None
     ) -> None:
         """`options`: checked (see http_target_checks), and with references resolved. `place`: of its credentials."""
-        credentials = Credentials(options.auth, "http", place)
+        credentials = Credentials(options.auth, "http", place, timeout=options.search.timeout_seconds)
         chosen = route or credentials.choose_route(url)
         connections = Connections(lambda: open_client(options.headers, chosen))
         self._connections = connections
