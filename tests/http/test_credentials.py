@@ -61,7 +61,7 @@ def test_workers_share_one_token_which_is_in_no_file(project, desk):
 
 @pytest.mark.parametrize("send_in", ["header", "body"])
 def test_a_client_secret_is_hidden_as_it_is_sent(project, desk, monkeypatch, send_in):
-    secret = "p/q+r=s t"  # noqa: S105
+    secret = "p/q+r=s t"
     monkeypatch.setenv("CLIENT_SECRET", secret)
     pair = f"bot:{quote(secret, safe='')}"
     basic = b64encode(pair.encode()).decode()
@@ -135,8 +135,8 @@ def test_all_requests_for_a_token_share_the_time_of_one_request(project, desk, s
 
 @pytest.mark.parametrize(
     ("lasts", "passes", "grants"),
-    [(100.0, 30, 2), ("100", 30, 2), (0, 0, 4), (-5, 0, 4), ("-1e999", 0, 4), (True, 9, 1), ("soon", 9, 1), ("nan", 9, 1),
-     (10**400, 9, 1), (40_000_000, 50_000_000, 1)],
+    [(100.0, 30, 2), ("100", 30, 2), (0, 0, 4), (-5, 0, 4), ("-1e999", 0, 4), (True, 9, 1), ("soon", 9, 1),
+     ("nan", 9, 1), (10**400, 9, 1), (40_000_000, 50_000_000, 1)],
     ids=lambda value: str(value)[:9],
 )  # fmt: skip
 def test_how_long_a_token_lasts(project, desk, monkeypatch, lasts, passes, grants):

@@ -138,7 +138,10 @@ class HttpAgent:
         if self._jobs is not None:
             answer = await fetch(self._client, sent, self._service)
             raw = await self._jobs.finish(self._client, request, answer, started)
-            return self._read_whole(question, request, raw, started)
+            try:
+                return self._read_whole(question, request, raw, started)
+            except ServiceError as error:
+                raise self._jobs.explain_unread(error, answer) from None
         async with send(self._client, sent, self._service) as response:
             self.status = response.status_code
             await refuse_status(response, self._service)
