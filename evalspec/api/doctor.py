@@ -29,7 +29,6 @@ from evalspec.runs.runner.execute import agent_process, close_agent
 from evalspec.runs.store.run_store import RunStore
 from evalspec.targets.agents.base import AgentTarget
 from evalspec.targets.agents.function import AgentFunction, call_function
-from evalspec.targets.http.credentials import Credentials
 
 if TYPE_CHECKING:
     from evalspec.scoring.judge.chat import ModelRole
@@ -219,9 +218,9 @@ async def ask_by_http(loaded: LoadedManifest, target: AgentTarget, sample: Sampl
     Raises:
         ServiceError: there is no usable reply.
     """
-    from evalspec.targets.agents.http import HttpAgent
+    from evalspec.targets.agents.http import HttpAgent, open_credentials
 
-    credentials = Credentials(target.endpoint.auth, "chatEndpoint", locate_keys(loaded))
+    credentials = open_credentials(target, locate_keys(loaded))
     agent = HttpAgent(target, credentials.choose_route(target.url), credentials)
     try:
         return await agent.ask(sample)

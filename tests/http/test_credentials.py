@@ -7,7 +7,9 @@ import sys
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 
@@ -57,6 +59,26 @@ def test_workers_share_one_token_which_is_in_no_file(project, desk):
         assert_nowhere(text, passed, project.folder)
 
 
+@pytest.mark.parametrize("send_in", ["header", "body"])
+def test_a_client_secret_is_hidden_as_it_is_sent(project, desk, monkeypatch, send_in):
+    secret = "p/q+r=s t"
+    monkeypatch.setenv("CLIENT_SECRET", secret)
+    pair = f"bot:{quote(secret, safe='')}"
+    basic = b64encode(pair.encode()).decode()
+    encoded = [basic, basic.rstrip("="), quote(secret, safe=""), quote_plus(secret)]
+    desk.result = {"response": f"Paris, said {' and '.join(encoded)}"}
+    at(project, desk.url, oauth2(desk, sendIn=send_in), samples=2)
+    passed = project.evaluate("--json", "-o", "report.html")
+    assert passed.code == 0, passed
+    checked = project("doctor", project.write().name)
+    desk.script = [reply(401, {"error": f"not {basic}", "error_description": encoded[2]})] * 9
+    failed = project.evaluate()
+    assert failed.code == 3 and "the reply says 'not [redacted]: [redacted]'" in " ".join(failed.out.split()), failed
+    for text in encoded:
+        for outcome in (passed, checked, failed):
+            assert_nowhere(text, outcome, project.folder)
+
+
 def test_a_token_is_renewed_before_it_expires_and_after_it_is_rejected(project, desk, monkeypatch):
     now = [1e9]
     monkeypatch.setattr(credentials, "time", lambda: now[0])
@@ -77,11 +99,14 @@ def test_a_token_is_renewed_before_it_expires_and_after_it_is_rejected(project, 
     [
         (reply(401, {"error": "invalid_client", "error_description": SECRET}), "clientId and clientSecret; the reply"),
         (reply(400, {"error": "invalid_scope"}), "check chatEndpoint.auth.oauth2.clientId, scope and audience"),
+        (reply(400, {"error": "invalid_scope", "error_description": "no such scope: ask"}),
+         "the reply says 'invalid_scope: no such scope: ask'"),
         (reply(200, {"error": f"no {SECRET}"}), "answered 'no [redacted]'"),
+        (reply(200, {"error": "no", "error_description": f"not {SECRET}"}), "answered 'no: not [redacted]'"),
         (reply(200, "access_token=fleeting-token-1"), "/token sent no access_token; check chatEndpoint.auth.oauth2"),
     ],
     ids=lambda value: str(value)[:30],
-)
+)  # fmt: skip
 def test_without_a_token_nothing_is_asked_and_the_cause_is_one_line(project, desk, answer, says):
     desk.script = [answer] * 9
     at(project, desk.url, oauth2(desk))
@@ -91,6 +116,45 @@ def test_without_a_token_nothing_is_asked_and_the_cause_is_one_line(project, des
     assert said.count("there is no token: ") == 1 and says in said, said
     assert_nowhere(SECRET, failed, project.folder)
     assert "fleeting" not in said
+
+
+@pytest.mark.parametrize("script", [[reply(503, "busy", Retry_After="100")] * 3, []], ids=["busy", "silent"])
+def test_all_requests_for_a_token_share_the_time_of_one_request(project, desk, script):
+    desk.script = script
+    if not script:
+        desk.grants_now.clear()
+    at(project, desk.url, oauth2(desk), timeoutSeconds=0.5)
+    started = perf_counter()
+    failed = project.evaluate()
+    desk.grants_now.set()
+    said = " ".join((failed.out + failed.err).split())
+    assert failed.code == 3 and desk.heard == [] and perf_counter() - started < 25, failed
+    assert "there is no token: " in said and "/token gave none within 0.5 s (timeoutSeconds, at most 30 s)" in said
+    assert "oauth2.timeoutSeconds" not in said
+
+
+@pytest.mark.parametrize(
+    ("lasts", "passes", "grants"),
+    [(100.0, 30, 2), ("100", 30, 2), (0, 0, 4), (-5, 0, 4), ("-1e999", 0, 4), (True, 9, 1), ("soon", 9, 1),
+     ("nan", 9, 1), (10**400, 9, 1), (40_000_000, 50_000_000, 1)],
+    ids=lambda value: str(value)[:9],
+)  # fmt: skip
+def test_how_long_a_token_lasts(project, desk, monkeypatch, lasts, passes, grants):
+    now = [1e9]
+    monkeypatch.setattr(credentials, "time", lambda: now[0])
+    desk.on_request = lambda: now.__setitem__(0, now[0] + passes)
+    desk.grant["expires_in"] = lasts
+    at(project, desk.url, oauth2(desk))
+    assert project.evaluate("-j", "1").code == 0
+    assert len(desk.grants) == grants and len(desk.heard) == 4
+
+
+def test_a_program_that_is_missing_is_named(project, desk):
+    at(project, desk.url, {"command": ["./nosuch", "print"]})
+    failed = project.evaluate()
+    said = " ".join((failed.out + failed.err).split())
+    assert failed.code == 3 and desk.heard == [], failed
+    assert "chatEndpoint.auth.command cannot be started: the program './nosuch' was not found" in said, said
 
 
 def test_a_service_that_rejects_every_token_is_asked_twice(project, desk):

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from conftest import Project
-from servers.job_desk import RESULT, JobDesk, reply
+from evalspec.targets.http import credentials
+from servers.job_desk import RESULT, JobDesk, Said, reply
 
 BY_STATE = {"path": "/jobs/{{job}}", "job": "$.id", "status": "$.state", "done": ["completed"], "failed": ["failed"]}
 QUICK = {"intervalSeconds": 0.01}
@@ -60,7 +61,19 @@ def test_a_job_is_known_by_its_id_and_its_state(project, desk):
          "the job has failed (failed); the reply says 'no tokens left'"),
         (BY_STATE, {"id": 7}, [reply(200, {"status": "running"})], "the reply has no value at $.state"),
         (BY_STATE, {"key": 7}, [], "the reply names no job: it has no id at $.id (chatEndpoint.poll.job)"),
-        ({}, {}, [], "the reply names no job: it has no Location header; set chatEndpoint.poll.job"),
+        (BY_STATE, {"id": ""}, [], "the reply names no job: it has no id at $.id (chatEndpoint.poll.job)"),
+        (BY_STATE, {"id": " "}, [], "the reply names no job: it has no id at $.id (chatEndpoint.poll.job)"),
+        ({}, {}, [], "the reply names no job: it has no url in a Location header; set chatEndpoint.poll.job"),
+        ({}, reply(202, Location=""), [], "the reply names no job: it has no url in a Location header"),
+        ({}, reply(200, {"id": "7"}), [], "the reply names no job (chatEndpoint.poll.job) and is no result: "),
+        ({}, reply(200), [], "and is no result: http://127.0.0.1"),
+        (BY_STATE, {"state": "completed", "id": 7}, [], "no reply to 1 sample expected a JSON object"),
+        ({}, reply(201, RESULT), [], "the reply names no job: it has no url in a Location header"),
+        (BY_STATE, {"id": 7, "state": "new"}, [reply(200, {"state": "complete"}, Retry_After="99")],
+         "no result within 2 s (chatEndpoint.timeoutSeconds); its last state is 'complete', which is neither in "
+         "chatEndpoint.poll.done nor in failed"),
+        (BY_STATE | {"intervalSeconds": 9.0}, {"id": 7, "state": "new"}, [],
+         "within 0.3 s (chatEndpoint.timeoutSeconds); its last state is 'new'"),
         ({}, None, [reply(404)], "/jobs/7 answered 404 Not Found, expected 200; check chatEndpoint.poll"),
         ({}, None, [reply(503, Retry_After="0")] * 3, "answered 503 Service Unavailable"),
         ({"intervalSeconds": 9.0}, None, [], "the job has no result within 0.3 s (chatEndpoint.timeoutSeconds)"),
@@ -69,12 +82,21 @@ def test_a_job_is_known_by_its_id_and_its_state(project, desk):
 )  # fmt: skip
 def test_a_job_without_result_is_one_failure_and_is_not_started_again(project, desk, poll, started, jobs, says):
     if started is not None:
-        desk.started = reply(202, started)
+        desk.started = started if isinstance(started, Said) else reply(202, started)
     desk.jobs = list(jobs)
-    seconds = 0.3 if "0.3 s" in says else 30
+    seconds = 0.3 if "0.3 s" in says else 2 if " 2 s" in says else 30
     failed, said = run(project, desk, poll, timeoutSeconds=seconds)
     assert failed.code == 3 and says in said, failed
     assert len([one for one in desk.heard if one.method == "POST"]) == 1
+
+
+def test_a_service_that_answers_at_once_or_by_a_job_needs_no_more_keys(project, desk):
+    desk.started = reply(200, RESULT)
+    assert run(project, desk, {})[0].code == 0 and asked(desk) == ["POST /api/v1/chat"]
+    desk.started = reply(202, Operation_Location="", Location="/jobs/7")
+    assert project.evaluate().code == 0 and asked(desk)[1:] == ["POST /api/v1/chat", "GET /jobs/7"]
+    desk.started = reply(201, RESULT, Location="/jobs/8")
+    assert project.evaluate().code == 0 and asked(desk)[-1] == "GET /jobs/8", "what it says of a new job is no result"
 
 
 @pytest.mark.parametrize(
@@ -100,6 +122,18 @@ def test_an_expired_token_is_renewed_without_another_job(project, desk):
     assert run(project, desk, {}, auth={"oauth2": token})[0].code == 0
     assert [one.method for one in desk.heard] == ["POST", *["GET"] * 4]
     assert desk.tokens() == [f"fleeting-token-{n}" for n in (1, 1, 1, 2, 2)]
+
+
+def test_a_token_is_renewed_while_a_job_is_polled(project, desk, monkeypatch):
+    now = [1e9]
+    monkeypatch.setattr(credentials, "time", lambda: now[0])
+    desk.on_request = lambda: now.__setitem__(0, now[0] + 30)
+    desk.grant["expires_in"] = 100  # renewed after 50 s, at half of its time
+    desk.jobs = [reply(202), reply(202), reply(202)]
+    token = {"tokenUrl": f"{desk.url}/token", "clientId": "bot", "clientSecret": "s"}
+    assert run(project, desk, {}, auth={"oauth2": token})[0].code == 0
+    assert [one.method for one in desk.heard] == ["POST", *["GET"] * 4]
+    assert desk.tokens() == [f"fleeting-token-{n}" for n in (1, 1, 2, 2, 3)]
 
 
 def test_a_retriever_searches_and_ingests_by_jobs(project, desk):

@@ -4,6 +4,7 @@ with JobDesk() as desk:
     desk.script = [reply(503)]         # of the token endpoint, before it grants tokens
     desk.accepts = {"token-2"}         # tokens that requests need; None: any request is answered
     desk.jobs = [reply(202), …]        # of GET, one each, before the result
+    desk.grants_now.clear()            # the token endpoint does not answer until it is set
     desk.started                       # reply to POST; None: the result itself
 """
 
@@ -27,7 +28,7 @@ class Said(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """A request to the desk. `headers`: names in lower case."""
+    """A request to the desk. `headers`: names in lower case, with the values of equal ones joined by commas."""
 
     method: str
     path: str
@@ -52,6 +53,8 @@ class JobDesk:
         self.started: Said | None = None
         self.result: Any = RESULT
         self.on_request: Callable[[], None] = lambda: None
+        self.grants_now = threading.Event()
+        self.grants_now.set()
         self._lock = threading.Lock()
         desk = self
 
@@ -60,7 +63,9 @@ class JobDesk:
 
             def _answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
-                headers = {name.lower(): text for name, text in self.headers.items()}
+                headers = {name.lower(): ", ".join(self.headers.get_all(name, ())) for name in self.headers}
+                if self.path == "/token":
+                    desk.grants_now.wait(30)
                 with desk._lock:
                     said = desk._reply(Heard(self.command, self.path, headers, body))
                 raw = said.body.encode() if isinstance(said.body, str) else json.dumps(said.body).encode()
@@ -87,6 +92,7 @@ class JobDesk:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.grants_now.set()
         self._server.shutdown()
         self._server.server_close()
 

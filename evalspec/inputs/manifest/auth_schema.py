@@ -109,7 +109,7 @@ class PollConfig(ManifestModel):
     job: _Query | None = Field(
         None,
         description="JSONPath query for the id of the job in the first reply; without `path`, for the URL. Default: "
-        "the Location header.",
+        "the Location header; a first reply of 200 without it is the result.",
     )
     status: _Query | None = Field(
         None, description="JSONPath query for the state of the job. Default: a status other than 202 ends it."

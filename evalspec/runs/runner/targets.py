@@ -14,7 +14,6 @@ from evalspec.runs.runner.worker_pool import JobSource, Replay, WorkerPool
 from evalspec.targets.agents.base import Agent
 from evalspec.targets.agents.function import FunctionAgent
 from evalspec.targets.agents.user_agent import UserAgent
-from evalspec.targets.http.credentials import Credentials
 from evalspec.targets.tracing import OpenRequest
 
 Job = TypeVar("Job")
@@ -116,10 +115,10 @@ def open_agent(
         return _open_own_agent(name, plan, jobs, receive, progress, open_log, trace)
     if plan.target is None:
         raise ValueError("the plan has no agent")
-    from evalspec.targets.agents.http import HttpAgent
+    from evalspec.targets.agents.http import HttpAgent, open_credentials
 
-    target, keys = plan.target, locate_keys(plan.loaded)
-    credentials = Credentials(target.endpoint.auth, "chatEndpoint", keys)
+    target = plan.target
+    credentials = open_credentials(target, locate_keys(plan.loaded))
     route = credentials.choose_route(target.url)
     retries = target.endpoint.max_retries
     performer, surround = _open_performer(plan, target.endpoint.is_stateful, retries, progress)

@@ -83,7 +83,9 @@ class Endpoint:
         def build(token: str) -> Mapping[str, str]:
             return {name: text for name, text in build_key(token).items() if name not in self._configured}
 
-        self._credentials = Credentials(config.auth, setting, keys, key=key, build=build, learn=self._hide)
+        self._credentials = Credentials(
+            config.auth, setting, keys, key=key, build=build, learn=self._hide, timeout=config.timeout_seconds
+        )
         self.service = ServiceNames(
             name,
             setting,

@@ -36,7 +36,7 @@ from evalspec.targets.http.client import (
     refuse_status,
     send,
 )
-from evalspec.targets.http.credentials import Credentials
+from evalspec.targets.http.credentials import Credentials, KeyPlace
 from evalspec.targets.http.failures import ServiceNames
 from evalspec.targets.http.polling import JobPolling, add_headers, fetch
 from evalspec.targets.http.routes import Route
@@ -51,6 +51,11 @@ if TYPE_CHECKING:
 AGENT = ServiceNames(
     "the agent", "chatEndpoint", "request and protocol", place_key="path, which is appended to the url"
 )
+
+
+def open_credentials(target: AgentTarget, place: KeyPlace | None = None) -> Credentials:
+    """Return the credentials of an agent, which its workers share. Raises as `Credentials`."""
+    return Credentials(target.endpoint.auth, AGENT.setting, place, timeout=target.endpoint.timeout_seconds)
 
 
 class HttpAgent:
@@ -72,7 +77,7 @@ class HttpAgent:
         self._target, self._parse, self._open_reader = target, read, open_reader
         self.status: int | None = None
         self._service = replace(AGENT, credentials_key="auth") if endpoint.auth else AGENT
-        self._credentials = credentials = credentials or Credentials(endpoint.auth, AGENT.setting)
+        self._credentials = credentials = credentials or open_credentials(target)
         self._jobs: JobPolling | None = None
         if endpoint.poll is not None:
             self._jobs = JobPolling(endpoint.poll, target.base_url, self._service, credentials, endpoint.max_retries)
@@ -119,19 +124,25 @@ class HttpAgent:
         endpoint, content = self._target.endpoint, json.dumps(body, allow_nan=False).encode()
         encoded = encode_headers(add_trace_headers(headers, self._target.headers))
         request = OutgoingRequest(url, endpoint.timeout_seconds, content, headers=encoded)
-        reply = await self._credentials.send(lambda own: self._read(question, add_headers(request, own)))
+        reply = await self._credentials.send(lambda own: self._read(question, request, add_headers(request, own)))
         is_read = endpoint.response is None or endpoint.response.tool_calls is not None
         shows_calls = is_read and (self._target.player is not None or "tools" in endpoint.parameters)
         return replace(reply, tool_calls=()) if shows_calls and reply.tool_calls is None else reply
 
-    async def _read(self, question: str, request: OutgoingRequest) -> AgentReply:
-        """Return the reply to one request with its times: of a stream, of one piece, or of the job that it starts."""
+    async def _read(self, question: str, request: OutgoingRequest, sent: OutgoingRequest) -> AgentReply:
+        """Return the reply to one request with its times: of a stream, of one piece, or of the job that it starts.
+
+        `sent`: the request with the headers of its credentials.
+        """
         endpoint, started = self._target.endpoint, perf_counter()
         if self._jobs is not None:
-            answer = await fetch(self._client, request, self._service)
+            answer = await fetch(self._client, sent, self._service)
             raw = await self._jobs.finish(self._client, request, answer, started)
-            return self._read_whole(question, request, raw, started)
-        async with send(self._client, request, self._service) as response:
+            try:
+                return self._read_whole(question, request, raw, started)
+            except ServiceError as error:
+                raise self._jobs.explain_unread(error, answer) from None
+        async with send(self._client, sent, self._service) as response:
             self.status = response.status_code
             await refuse_status(response, self._service)
             events = read_events(response)

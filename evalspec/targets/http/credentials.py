@@ -6,6 +6,7 @@ connection, and a request that is sent again after a 401 would not be counted.
 
 import asyncio
 import json
+import math
 import shlex
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping
@@ -41,6 +42,9 @@ _MARGIN_SECONDS = 60.0
 """A token is renewed so long before it expires, or at half of its time if that is later."""
 _RETRIES = 2
 """Of a request for a token."""
+_REQUEST_SECONDS = 30.0
+"""For all attempts to get a token from an endpoint."""
+_YEAR_SECONDS = 366 * 86_400.0
 _FORMS = 'one line with the token, or {"token": "…", "expiresAt": "2026-01-31T12:00:00Z"}'
 _SEE_WHY = "run it in a terminal to see why"
 
@@ -84,10 +88,12 @@ class Credentials:
         key: str = "",
         build: Callable[[str], Mapping[str, str]] = build_bearer,
         learn: Callable[[str], None] = _forget,
+        timeout: float = _REQUEST_SECONDS,
     ) -> None:
         """`setting`: the section of `auth`. `key`: sent without a token. `build`: returns the headers of a key.
 
-        `learn`: called with each token before it is used.
+        `learn`: called with each token, and with what is sent to get it, before it is used. `timeout`: of a request to
+        the service, in seconds. To get a token from an endpoint may take as long, but no longer than 30 s.
 
         Raises:
             InvalidInput: the environment has an unusable proxy or certificates for the token endpoint.
@@ -96,6 +102,7 @@ class Credentials:
         self._field = f"{setting}.auth"
         self._place = place or KeyPlace()
         self._learn = learn
+        self._timeout = min(timeout, _REQUEST_SECONDS)
         self._build = build
         self._turn = asyncio.Lock()
         self._token = _Token(key, float("inf"))
@@ -164,9 +171,13 @@ class Credentials:
         except ServiceError as error:
             self._broken = str(error)
             raise
-        for learn in (self._learn, self._place.learn):
-            learn(token.key)
+        self._hide_from_now(token.key)
         return token
+
+    def _hide_from_now(self, *keys: str) -> None:
+        for key in keys:
+            self._learn(key)
+            self._place.learn(key)
 
     def _load(self, tls: "SSLContext", certificate: CertificateConfig) -> None:
         from ssl import SSLError
@@ -195,27 +206,32 @@ class Credentials:
             refuse_status,
             send,
         )
+        from evalspec.targets.http.error_body import find_error
         from evalspec.targets.http.failures import ServiceNames, shown_url
         from evalspec.targets.http.pacing import persist
 
         secret = (config.client_secret or "").strip()
+        encoded = quote(secret, safe="")
+        pair = f"{quote(config.client_id, safe='')}:{encoded}"
+        if secret:
+            self._hide_from_now(encoded, pair)
         service = ServiceNames(
             "the token endpoint",
             f"{self._field}.oauth2",
             request_keys="clientId, scope and audience",
             credentials_key="clientId and clientSecret",
             place_key="tokenUrl",
-            hide=hide_all([secret]),
+            hide=hide_all([secret, encoded, pair]),
         )
         form = {"grant_type": "client_credentials", "scope": config.scope, "audience": config.audience}
         headers = {"content-type": "application/x-www-form-urlencoded"}
         if secret and config.send_in == "header":
-            pair = f"{quote(config.client_id, safe='')}:{quote(secret, safe='')}"
             headers["authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
         else:
             form |= {"client_id": config.client_id, "client_secret": secret}
         content = urlencode({key: text for key, text in form.items() if text}).encode()
-        request = OutgoingRequest(config.token_url, _LONGEST_SECONDS, content, headers=encode_headers(headers))
+        # The limit of a single attempt comes after that of all, whose message names the settings that exist.
+        request = OutgoingRequest(config.token_url, 2 * self._timeout, content, headers=encode_headers(headers))
 
         async with open_client({}, route) as client:
 
@@ -225,17 +241,20 @@ class Credentials:
                     return await read_whole(response, _MOST_PRINTED)
 
             try:
-                raw = await persist(attempt, _RETRIES)
+                async with asyncio.timeout(self._timeout):
+                    raw = await persist(attempt, _RETRIES)
+            except TimeoutError:
+                limit = f"{self._timeout:g} s (timeoutSeconds, at most {_REQUEST_SECONDS:g} s)"
+                message = f"there is no token: {shown_url(config.token_url)} gave none within {limit}"
+                raise ServiceError(message, fatal=True) from None
             except ServiceError as error:
                 raise ServiceError(f"there is no token: {error}", fatal=True) from None
         reply = _parse_object(raw)
-        seconds = str(reply.get("expires_in"))
-        lasts = float(seconds) if seconds.isdecimal() else float("inf")
         if not _is_token(reply.get("access_token")):  # the reply is not quoted, because it may have a token
-            said = f"answered {service.excerpt(str(reply['error']))}" if "error" in reply else "sent no access_token"
+            said = f"answered {service.excerpt(str(find_error(reply)))}" if "error" in reply else "sent no access_token"
             where = f"{shown_url(config.token_url)} {said}"
             raise ServiceError(f"there is no token: {where}; check {self._field}.oauth2", fatal=True)
-        return _make_token(str(reply["access_token"]), time() + lasts)
+        return _make_token(str(reply["access_token"]), time() + _read_lifetime(reply.get("expires_in")))
 
     async def _print_token(self, command: list[str]) -> _Token:
         require(Act.PRINT_KEY, shlex.join(command))
@@ -264,6 +283,9 @@ class Credentials:
                 bufsize=0,  # a read returns what is there
                 **NEW_GROUP,
             )
+        except FileNotFoundError:
+            fix = "a relative path starts at the folder of the manifest"
+            raise self._fail(f"cannot be started: the program '{command[0]}' was not found; {fix}") from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it has a forbidden character"
             raise self._fail(f"cannot be started: {reason}; write a program and its arguments as a list") from None
@@ -310,6 +332,17 @@ def _parse_object(raw: bytes) -> dict[str, object]:
 
 def _is_token(key: object) -> bool:
     return isinstance(key, str) and len(key.split()) == 1 and key.isascii() and key.isprintable()
+
+
+def _read_lifetime(seconds: object) -> float:
+    """Return for how many seconds a token lasts, by its endpoint. A token of none or less serves once.
+
+    Infinite, which is until a 401, if the endpoint does not say so, or names more than a year.
+    """
+    with suppress(ValueError, OverflowError):
+        lasts = float(seconds) if isinstance(seconds, int | float | str) and not isinstance(seconds, bool) else math.nan
+        return lasts if lasts <= _YEAR_SECONDS else math.inf
+    return math.inf
 
 
 def _make_token(key: str, end: float) -> _Token:

@@ -97,7 +97,13 @@ def parse_error_object(body: str) -> Any:
         return None
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
-    return value.get("error", value) if isinstance(value, dict) else value
+    return find_error(value) if isinstance(value, dict) else value
+
+
+def find_error(reply: Mapping[str, Any]) -> Any:
+    """Return `error` of a JSON object, with the `error_description` of OAuth 2.0; the object itself if it has none."""
+    error, more = reply.get("error", reply), reply.get("error_description")
+    return f"{error}: {more}" if isinstance(error, str) and isinstance(more, str) else error
 
 
 def find_message(body: str) -> str:

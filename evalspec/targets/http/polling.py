@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from time import perf_counter
 from typing import Any
 from urllib.parse import urljoin, urlsplit, urlunsplit
@@ -25,12 +26,20 @@ _PLACES = ("operation-location", "location")
 """Headers of a reply that name the url of its job. Azure has the first."""
 
 
+_AT_ONCE = (httpx.codes.OK, httpx.codes.NO_CONTENT)
+
+
 class WholeReply(Struct, frozen=True):
     """The whole reply to a request, with a status of 2xx."""
 
     headers: Mapping[str, str]
     status: int
     body: bytes
+
+
+def _find_place(answer: WholeReply) -> str | None:
+    """Return the url of a job in the headers of a reply."""
+    return next((place for name in _PLACES if (place := answer.headers.get(name, "").strip())), None)
 
 
 async def fetch(client: httpx.AsyncClient, request: OutgoingRequest, service: ServiceNames) -> WholeReply:
@@ -63,7 +72,8 @@ class JobPolling(Struct, frozen=True):
     ) -> bytes:
         """Return the body with the result of the job that a request has started. Its timeout covers all of it.
 
-        `started`: when the request was sent, by `perf_counter`. No error is retried: it would start another job.
+        `request`: without the headers of the credentials, so that each request gets those of its time. `started`: when
+        it was sent, by `perf_counter`. No error is retried: it would start another job.
 
         Raises:
             ServiceError: the job has failed, or has no result in time.
@@ -82,17 +92,36 @@ class JobPolling(Struct, frozen=True):
                         return answer.body
         except TimeoutError:
             limit = f"{request.timeout:g} s ({self.service.setting}.timeoutSeconds)"
-            raise ServiceError(f"the job has no result within {limit}") from None
+            raise ServiceError(f"the job has no result within {limit}{self._explain_state(answer)}") from None
         except ServiceError as error:
             raise ServiceError(str(error), fatal=error.fatal) from None
 
     async def _ask(self, client: httpx.AsyncClient, request: OutgoingRequest, service: ServiceNames) -> WholeReply:
         return await self.credentials.send(lambda own: fetch(client, add_headers(request, own), service))
 
+    def explain_unread(self, error: ServiceError, first: WholeReply) -> ServiceError:
+        """Return the error of a result that cannot be read. `first`: the first reply, which may be meant as a job."""
+        if self.poll.status is not None or not self._has_ended(first, is_first=True):
+            return error
+        return error.named(ServiceError, f"the reply names no job ({self.service.setting}.poll.job) and is no result")
+
+    def _explain_state(self, answer: WholeReply) -> str:
+        """Return the part of a message for the last state of a job, which may be missing in `done`; perhaps empty."""
+        with suppress(ServiceError):
+            found = select_values(self.poll.status, self._parse(answer)) if self.poll.status else []
+            setting = f"{self.service.setting}.poll.done"
+            states = [self.service.excerpt(as_text(state)) for state in found]
+            return f"; its last state is {states[0]}, which is neither in {setting} nor in failed" if states else ""
+        return ""
+
     def _has_ended(self, answer: WholeReply, *, is_first: bool = False) -> bool:
-        """Return whether a reply has the result. Only its state can say so of the first one."""
-        if self.poll.status is None or (is_first and not answer.body.strip()):
-            return not is_first and answer.status != httpx.codes.ACCEPTED
+        """Return whether a reply has the result. The first one has it by its state, or if 200 or 204 names no job."""
+        if self.poll.status is None and is_first:
+            return answer.status in _AT_ONCE and self.poll.job is None and _find_place(answer) is None
+        if self.poll.status is None:
+            return answer.status != httpx.codes.ACCEPTED
+        if is_first and not answer.body.strip():
+            return False
         found = select_values(self.poll.status, self._parse(answer))
         if not found and not is_first:
             raise ServiceError(f"the reply has no value at {self.poll.status} ({self.service.setting}.poll.status)")
@@ -105,13 +134,13 @@ class JobPolling(Struct, frozen=True):
         """Return the url of a job. A reply must not choose the host, which would get the credentials."""
         setting = f"{self.service.setting}.poll"
         if self.poll.job is None:
-            named = next((answer.headers[name] for name in _PLACES if name in answer.headers), None)
-            missing = f"it has no Location header; set {setting}.job"
+            named = _find_place(answer)
+            missing = f"it has no url in a Location header; set {setting}.job"
         else:
             found = select_values(self.poll.job, self._parse(answer))
             named = as_id(found[0]) if len(found) == 1 else None
             missing = f"it has no id at {self.poll.job} ({setting}.job)"
-        if named is None:
+        if named is None or not named.strip():
             raise ServiceError(f"the reply names no job: {missing}")
         if self.poll.path is not None:
             return f"{self.url.rstrip('/')}/{fill_path(self.poll.path, {'job': named}.__getitem__).lstrip('/')}"

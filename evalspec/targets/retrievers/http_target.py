@@ -52,7 +52,7 @@ class RemoteRetriever:
         self, options: HttpRetriever, url: str, route: Route | None = None, place: KeyPlace | None = None
     ) -> None:
         """`options`: checked (see http_target_checks), and with references resolved. `place`: of its credentials."""
-        credentials = Credentials(options.auth, "http", place)
+        credentials = Credentials(options.auth, "http", place, timeout=options.search.timeout_seconds)
         chosen = route or credentials.choose_route(url)
         connections = Connections(lambda: open_client(options.headers, chosen))
         self._connections = connections
@@ -175,9 +175,9 @@ class _Call:
         async with self._connections.take() as client:
 
             async def exchange(own: Mapping[str, str]) -> tuple[bytes, float]:
-                started, sent = perf_counter(), add_headers(request, own)
-                answer = await fetch(client, sent, self._service)
-                body = answer.body if self._jobs is None else await self._jobs.finish(client, sent, answer, started)
+                started, jobs = perf_counter(), self._jobs
+                answer = await fetch(client, add_headers(request, own), self._service)
+                body = answer.body if jobs is None else await jobs.finish(client, request, answer, started)
                 return body, (perf_counter() - started) * 1000
 
             return await self._credentials.send(exchange)
