@@ -1,10 +1,11 @@
 """The git repository of an agent: which platforms build it, and whether a workflow of theirs runs the gate."""
 
+import json
 import os
 import posixpath
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,9 +17,12 @@ from msgspec import Struct
 from evalspec import __version__
 from evalspec.base.distribution import NAME, read_origin
 from evalspec.base.git import read_git
+from evalspec.inputs.manifest.agent_schema import Api
 from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.inputs.manifest.references import find_variables
 from evalspec.model.checkups import CheckupFinding, CheckupStatus
 from evalspec.runs.planning.packages import find_extras
+from evalspec.targets.http.routes import is_loopback
 
 GITHUB, GITLAB = "GitHub", "GitLab"
 GITLAB_MAIN = ".gitlab-ci.yml"
@@ -91,12 +95,27 @@ def check_gate(loaded: LoadedManifest) -> Iterator[CheckupFinding]:
         yield CheckupFinding("gate", CheckupStatus.OK, "ciGate is on")
     else:
         yield _warn("gate", "ciGate is off, so no threshold fails a pull request", "set spec.evaluation.ciGate: true")
-    yield from _check_workflows(loaded.path)
+    yield from _check_workflows(loaded.path, _list_variables(loaded))
+    yield from _check_address(loaded.manifest.spec.api)
     said = "not visible from here: whether the platform requires the job before a merge; see its settings"
     yield CheckupFinding("branch protection", CheckupStatus.SKIPPED, said)
 
 
-def _check_workflows(manifest: Path) -> Iterator[CheckupFinding]:
+def _check_address(api: Api) -> Iterator[CheckupFinding]:
+    if api.url and api.command is None and is_loopback(urlsplit(api.url).hostname or ""):
+        message = f"in CI nothing answers at {api.url} unless the workflow starts the agent"
+        yield _warn("address", message, "set spec.api.command, which starts it, or a url that CI reaches")
+
+
+def _list_variables(loaded: LoadedManifest) -> list[str]:
+    """Return the variables that a run needs: those of a judge only if a metric is judged."""
+    spec = _get(_read_yaml(loaded.path), "spec")
+    idle = () if "judge" in find_extras(loaded.manifest) else ("judge",)
+    evaluation = {key: value for key, value in _get(spec, "evaluation").items() if key not in idle}
+    return find_variables(json.dumps({"api": spec.get("api"), "evaluation": evaluation}))
+
+
+def _check_workflows(manifest: Path, variables: Sequence[str]) -> Iterator[CheckupFinding]:
     repository = find_repository(manifest.parent)
     root, add = repository.root, f"`evalspec init --ci {shlex.quote(str(manifest.parent))}` writes one"
     if not repository.exists:
@@ -113,14 +132,27 @@ def _check_workflows(manifest: Path) -> Iterator[CheckupFinding]:
             parts = [path for path in root.glob(".gitlab/*.yml") if platform == GITLAB and _evaluates(wanted, [path])]
             include = [f"add `- local: .gitlab/{path.name}` below `include:` of {GITLAB_MAIN}" for path in parts]
             yield _warn("workflow", f"no workflow of {platform} was found that evaluates {wanted}", [*include, add][0])
-        yield from (_check_workflow(repository, path, wanted) for path in files)
+        yield from (_check_workflow(repository, path, wanted, variables) for path in files)
 
 
-def _check_workflow(repository: Repository, path: Path, wanted: str) -> CheckupFinding:
+def _check_workflow(repository: Repository, path: Path, wanted: str, variables: Sequence[str]) -> CheckupFinding:
     root, name = repository.root, path.relative_to(repository.root).as_posix()
     parts, wheel = _list_parts(root, path), _join(repository.folder, WHEEL)
     if path.name != GITLAB_MAIN and "pull_request" not in _read_yaml(path).get("on", ()):
         return _warn("workflow", f"{name} does not run for pull requests", "add pull_request to its `on`")
+    text = "\n".join(map(_read_code, parts))
+    named = variables if path.name != GITLAB_MAIN else ()  # jobs of GitLab have all variables of the project
+    lost = [one for one in named if not re.search(rf"\b{one}\b[\"']?\s*:", text)]
+    if lost:
+        lines = ", ".join(f"`{one}: ${{{{ secrets.{one} }}}}`" for one in lost)
+        message = f"{name} does not pass {', '.join(lost)}, to which {wanted} refers"
+        return _warn("workflow", message, f"add {lines} to `env` of the step that evaluates")
+    stages, jobs = read_stages(root), [job for part in parts for job in _read_yaml(part).values() if _get(job)]
+    used = [str(job.get("stage", "test")) for job in jobs if wanted in _find_evaluations(job, ".")]
+    unknown = [one for one in used if stages and one not in (*stages, ".pre", ".post")]
+    if unknown and path.name == GITLAB_MAIN:
+        fix = f"write `stage: {stages[-1]}` in the job that evaluates"
+        return _warn("workflow", f"`stages` of {GITLAB_MAIN} has no {unknown[0]}, the stage of the job", fix)
     needed = [*parts, root / wanted, *(root / wheel for part in parts if WHEEL in part.read_text(errors="replace"))]
     for one in (file.relative_to(root).as_posix() for file in needed):
         if not read_git(root, "ls-files", "--", one):
@@ -135,9 +167,20 @@ def _warn(name: str, message: str, fix: str) -> CheckupFinding:
 
 def _list_parts(root: Path, path: Path) -> list[Path]:
     """Return a workflow, and the files of the repository that it names, which may be parts of it."""
-    text = re.sub(r"(^|\s)#.*", "", path.read_text(encoding="utf-8", errors="replace"))
-    files = (root / name.lstrip("/") for name in re.findall(r"[\w./-]+\.ya?ml\b", text))
+    files = (root / name.lstrip("/") for name in re.findall(r"[\w./-]+\.ya?ml\b", _read_code(path)))
     return list(dict.fromkeys([path, *(file for file in files if file.is_file())]))
+
+
+def _read_code(path: Path) -> str:
+    """Return a YAML file without its comments."""
+    return re.sub(r"(^|\s)#.*", "", path.read_text(encoding="utf-8", errors="replace"))
+
+
+def read_stages(root: Path) -> list[str]:
+    """Return the stages that the repository's .gitlab-ci.yml lists; none if it lists none, or does not exist."""
+    path = root / GITLAB_MAIN
+    found = _read_yaml(path).get("stages") if path.is_file() else None
+    return [one for one in found if isinstance(one, str) and one] if isinstance(found, list) else []
 
 
 def _evaluates(wanted: str, parts: Iterable[Path]) -> bool:

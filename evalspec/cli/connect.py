@@ -23,11 +23,11 @@ from evalspec.cli.streams import can_prompt
 def command(ctx: click.Context, /, url: str, **given: Any) -> Any:
     """Ask the agent at URL one question, find out how it takes and answers it, and write agent.yaml.
 
-    URL is the agent's base, or the full address that takes questions. The question is tried in the usual forms, and as
-    an OpenAPI document of the service says, until one is answered: chat completions, OpenAI's responses, Anthropic,
-    Ollama, LangServe, and JSON with one key. A second question proves the result. At most 12 requests are sent, each is
-    printed, and nothing is sent but your own questions. The command stops at 401, 403 and 429. An existing agent.yaml
-    is never overwritten.
+    URL is the agent's base, or the full address that takes questions, by POST or GET. A path that ends in /v1 or /api
+    is a base. The question is tried in the usual forms, as an OpenAPI document of the service says, and with the keys
+    that its errors name, until one is answered: chat completions, OpenAI's responses, Anthropic, Ollama, LangServe, and
+    JSON with one key. A second question proves the result. At most 12 requests are sent, each is printed, and nothing
+    is sent but your own questions. The command stops at 401, 403 and 429. An existing agent.yaml is never overwritten.
 
     \b
     Examples:

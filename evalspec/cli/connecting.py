@@ -106,7 +106,7 @@ class FirstContact(Struct):
                 str(error.status or "no answer"),
                 f"not proved: the second question got no answer: {error}",
             )
-        notify(f"POST {target.endpoint.path.partition('?')[0]} {status}")
+        notify(f"{target.endpoint.method} {target.endpoint.path.partition('?')[0]} {status}")
         emit_line(loaded.references.redact(outcome))
 
 

@@ -74,8 +74,8 @@ def command(
     found = None if data is None else read_starting_data(data, dict(fields))
     repository, (source, origin) = find_repository(directory), find_source()
     root = directory if repository.folder == "." else Path(os.path.relpath(repository.root))
-    workflows = render_workflows(repository, source)
     contents = {} if ci else render_files(url, agent, found, directory)
+    workflows = render_workflows(repository, source, contents.get("agent.yaml", ""))
     created = [*((directory, name) for name in contents), *((root, name) for name in workflows)]
     created = [(base, name) for base, name in created if not (only_new and (base / name).is_file())]
     problems = [problem for base, name in created for problem in _path_problems(base, name, force)]
@@ -87,7 +87,11 @@ def command(
         emit_line(found.describe())
     connection = None if url is None else FirstContact(url, **asking)
     answered = connection.recognise(found.questions if found else (), directory) if connection else None
-    texts = workflows | ({} if ci else render_files(url, agent, found, directory, answered))
+    contents = {} if ci else render_files(url, agent, found, directory, answered)
+    manifest_text = contents.get("agent.yaml") or (directory / "agent.yaml").read_text(
+        encoding="utf-8", errors="replace"
+    )
+    texts = render_workflows(repository, source, manifest_text) | contents
     for base, name in created:
         _write(base / name, texts[name])
         emit_line(f"wrote {base / name}")

@@ -103,6 +103,55 @@ def test_a_workflow_that_github_does_not_read_is_reported(shop):
     assert "--ci: it is for the agent.yaml that is there" in shop("init", "--ci", "--url", "http://h").err
 
 
+def test_github_passes_the_variables_of_the_manifest(shop, monkeypatch):
+    for name in ("BOT_TOKEN", "BOT_KEY"):
+        monkeypatch.setenv(name, f"s3cr3t-of-{name}")
+    start(shop)
+    manifest, (workflow,) = Path("bots/shop/agent.yaml"), Path(".github/workflows").iterdir()
+    endpoint = {"path": "/a", "headers": {"Authorization": "$env:BOT_TOKEN", "X-Key": "Key ${env:BOT_KEY}"}}
+    content = yaml.safe_load(manifest.read_text())
+    content["spec"]["api"] = {"url": "http://localhost:9", "chatEndpoint": endpoint}
+    manifest.write_text(yaml.safe_dump(content) + "# $env:NOT_MEANT\n")
+    git("add", ".")
+    assert [line for line in doctor_lines(shop) if "workflow" in line] == [
+        f"workflow: {workflow} does not pass BOT_KEY, BOT_TOKEN, to which bots/shop/agent.yaml refers; add "
+        "`BOT_KEY: ${{ secrets.BOT_KEY }}`, `BOT_TOKEN: ${{ secrets.BOT_TOKEN }}` to `env` of the step that evaluates",
+        "address: in CI nothing answers at http://localhost:9 unless the workflow starts the agent; "
+        "set spec.api.command, which starts it, or a url that CI reaches",
+    ]
+    shop("init", "--ci", "--force", "bots/shop")
+    steps = yaml.safe_load(workflow.read_text())["jobs"]["evaluate-bots-shop"]["steps"]
+    (env,) = (step["env"] for step in steps if step.get("name", "").startswith("Evaluate"))
+    assert env == {name: f"${{{{ secrets.{name} }}}}" for name in ("OPENAI_API_KEY", "BOT_KEY", "BOT_TOKEN")}
+    content["spec"]["api"]["command"] = ["python", "-m", "agent"]
+    manifest.write_text(yaml.safe_dump(content))
+    assert not [line for line in doctor_lines(shop) if "workflow" in line]
+
+
+def doctor_lines(project):
+    """The warnings of `doctor`, whether or not the agent answers."""
+    found = project("doctor", "bots/shop/agent.yaml", "--json").document["findings"]
+    return [f"{one['name']}: {one['message']}; {one['fix']}" for one in found if one["status"] == "warning"]
+
+
+@pytest.mark.parametrize(
+    ("stages", "stage"),
+    [("[lint, check]", "check"), ("[test, deploy]", None), ("[a, !reference [x]]", "a"), (None, None)],
+)
+def test_the_gitlab_job_is_in_a_stage_that_exists(shop, stages, stage):
+    part, main = Path(".gitlab/evalspec-bots-shop.yml"), Path(".gitlab-ci.yml")
+    main.write_text(f"stages: {stages}\n" if stages else "")
+    start(shop)
+    ((_, job),) = yaml.safe_load(part.read_text()).items()
+    assert job.get("stage") == stage
+    main.write_text(main.read_text() + f"include: [{{local: {part}}}]\n")
+    git("add", ".")
+    assert examine(shop)[-1].startswith("ok: .gitlab-ci.yml")
+    part.write_text(part.read_text().replace(f"  stage: {json.dumps(stage)}\n", ""))
+    expected = "warning: `stages` of .gitlab-ci.yml has no test, the stage of the job" if stage else "ok: "
+    assert examine(shop)[-1].startswith(expected)
+
+
 def test_an_existing_gitlab_file_is_not_edited(shop):
     git("remote", "add", "origin", "git@gitlab.example.com:team/shop.git")
     mine = "include:\n  - local: /ci/other.yml\nlint: {script: [ruff check, !reference [.a, script]]}\n"

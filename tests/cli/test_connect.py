@@ -4,6 +4,7 @@ import json
 import re
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 import yaml
@@ -23,9 +24,12 @@ EVALUATE = re.search(r"`evalspec (evaluate .+?)`", PAGE)[1].split()
 
 
 class Bot(Served):
-    """An agent on loopback. `answer` gets path, headers and JSON of a request, and returns status, body and type."""
+    """An agent on loopback. `answer` gets path, headers and JSON of a request, and returns status, body and type.
 
-    def __init__(self, answer, document=None):
+    `find` gets the path of each GET but that of the document.
+    """
+
+    def __init__(self, answer, document=None, find=lambda _path: (404, {"detail": "Not Found"})):
         bot, self.requests = self, []
 
         class Handler(BaseHTTPRequestHandler):
@@ -34,20 +38,21 @@ class Bot(Served):
             def do_GET(self):
                 bot.requests.append(("GET", self.path, None, dict(self.headers)))
                 known = document is not None and self.path == "/openapi.json"
-                self.send(200, document) if known else self.send(404, {"detail": "Not Found"})
+                self.send(*((200, document) if known else find(self.path)))
 
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 bot.requests.append(("POST", self.path, body, dict(self.headers)))
                 self.send(*answer(self.path, self.headers, body))
 
-            def send(self, status, body, kind="application/json", location=None):
+            def send(self, status, body, kind="application/json", location=None, allow=None):
                 raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(raw)))
-                if location is not None:
-                    self.send_header("Location", location)
+                for name, text in (("Location", location), ("Allow", allow)):
+                    if text is not None:
+                        self.send_header(name, text)
                 self.end_headers()
                 self.wfile.write(raw)
 
@@ -163,7 +168,65 @@ def events(path, _headers, body):
                {"type": "sources", "sources": ["The trial: 21 days."]}, {"type": "end"})  # fmt: skip
 
 
+def read(body, *place):
+    """The value at a place. Fails as FastAPI does, at the first step that is missing or in no object."""
+    value = body
+    for depth, key in enumerate(place):
+        if not isinstance(value, dict):
+            said = {"type": "model_attributes_type", "loc": ["body", *place[:depth]], "msg": "a valid dictionary"}
+        elif key not in value:
+            said = {"type": "missing", "loc": ["body", *place[: depth + 1]], "msg": "Field required"}
+        else:
+            value = value[key]
+            continue
+        raise LookupError(json.dumps({"detail": [said | {"input": body}]}))
+    return value
+
+
+def layered(path, _headers, body):
+    """Its errors name one step more of the place at a time."""
+    if path != "/assist":
+        return NOT_FOUND
+    try:
+        question = read(body, "data", "query", "utterance")
+    except LookupError as error:
+        return 422, str(error)
+    return 200, {"data": {"reply": {"text": ANSWERS[question], "confidence": 0.8}}}
+
+
+def dotted(path, _headers, body):
+    if path != "/api/v2/assist":
+        return NOT_FOUND
+    try:
+        question = body["data"]["query"]["text"]
+    except (KeyError, TypeError):
+        return 400, {"errors": [{"field": "data.query.text", "message": "is required"}]}
+    return 200, {"data": {"reply": {"text": ANSWERS[question]}}}
+
+
+def wrapped(path, _headers, body):
+    if path != "/converse":
+        return NOT_FOUND
+    try:
+        messages, _ = read(body, "conversation", "messages"), read(body, "thread_id")
+    except LookupError:
+        places = (["body", "thread_id"], ["body", "conversation", "messages"])
+        return 422, {"detail": [{"loc": place, "type": "missing"} for place in places]}
+    reply = {"role": "assistant", "content": ANSWERS[messages[-1]["content"]]}
+    return 200, {"conversation": {"messages": [*messages, reply]}}
+
+
 SHAPES = {
+    "layered": (layered, "/assist", None, {
+        "path": "/assist", "protocol": "custom", "request": {"data": {"query": {"utterance": "{{input}}"}}},
+        "response": {"answer": "$.data.reply.text"}}),
+    "dotted": (dotted, "/api/v2/assist", None, {
+        "path": "/api/v2/assist", "protocol": "custom", "request": {"data": {"query": {"text": "{{input}}"}}},
+        "response": {"answer": "$.data.reply.text"}}),
+    "wrapped": (wrapped, "/converse", None, {
+        "path": "/converse", "protocol": "custom",
+        "request": {"conversation": {"messages": "{{messages}}"}, "thread_id": "{{session}}"},
+        "response": {"answer": "$.conversation.messages[-1].content"}}),
     "completions": (completions, "", None, {"path": "/v1/chat/completions", "protocol": "openai-compatible"}),
     "responses": (responses, "", None, {"path": "/v1/responses", "protocol": "openai-responses"}),
     "anthropic": (anthropic, "", None, {"path": "/v1/messages", "protocol": "anthropic"}),
@@ -210,6 +273,44 @@ def test_two_commands_gate_an_agent_whose_shape_nobody_wrote_down(shop, name):
         assert shop(*EVALUATE).code == 0
 
 
+SEARCH = {
+    "paths": {
+        "/kb/search": {"get": {"parameters": [
+            {"name": "text", "in": "query", "required": True, "schema": {"type": "string"}},
+            {"name": "mode", "in": "query", "required": True, "schema": {"enum": ["all", "one"]}}]}},
+        "/users": {"get": {"parameters": [{"name": "id", "in": "query", "schema": {"type": "string"}}]}},
+    }
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "document", "request_", "sent"),
+    [
+        ("", SEARCH, {"text": "{{input}}", "mode": "all"}, 3),
+        ("/kb/search", None, {"text": "{{input}}"}, 7),
+    ],
+)
+def test_an_agent_that_is_asked_by_get(shop, path, document, request_, sent):
+    def find(address):
+        parts = urlsplit(address)
+        asked = dict(parse_qsl(parts.query))
+        if parts.path != "/kb/search" or set(asked) != set(request_):
+            return 404, {"detail": "Not Found"}
+        return 200, {"answer": ANSWERS[asked["text"]]}
+
+    with Bot(lambda *_: (405, {}, "application/json", None, "GET, HEAD"), document, find) as bot:
+        done = shop("connect", bot.url + path, "--data", "questions.csv", "--yes")
+        assert (done.code, len(bot.requests), "proved: another" in done.out) == (0, sent, True), done
+        found = {"path": "/kb/search", "protocol": "custom", "request": request_, "method": "GET"}
+        assert read_api()["chatEndpoint"] == found | {"response": {"answer": "$.answer"}}
+        assert shop(*EVALUATE).code == 0
+        assert {method for method, *_ in bot.requests[-2:]} == {"GET"}
+    shop.api["chatEndpoint"] = {"method": "GET", "protocol": "ollama"}
+    shop.dataset("qa", [{}], metrics=["string_match"])
+    shop.write()
+    assert "keys of a request template become query parameters" in shop("validate", "agent.yaml").out
+
+
 TOKEN = "s3cr3t-t0ken-of-a-test"
 HEADER = ("--header", "Authorization: Bearer ${env:BOT_TOKEN}")
 
@@ -252,7 +353,7 @@ def test_a_secret_that_comes_back_as_a_key_is_not_written(shop, monkeypatch):
 def test_a_refusal_stops_at_once(shop, status, advice):
     with Bot(lambda *_: (status, {"error": "no"})) as bot:
         done = shop("connect", bot.url + "/ask", "--data", "questions.csv", "--yes")
-        assert [method for method, *_ in bot.requests] == ["GET", "POST"]
+        assert [method for method, *_ in bot.requests] == ["POST"]
     assert (done.code, advice in done.err.splitlines()[-1]) == (3, True), done.err
     assert not Path("agent.yaml").exists()
 
@@ -286,13 +387,14 @@ def test_a_second_question_that_fails_proves_nothing(shop):
     assert (done.code, "not proved: the second question got no answer" in done.out) == (0, True)
 
 
-@pytest.mark.parametrize("path", ["", "/ask"])
-def test_an_agent_that_only_fails_costs_eleven_requests_and_nothing_is_written(shop, path):
+@pytest.mark.parametrize(("path", "most", "documents"), [("", MOST - 1, 1), ("/ask", 9, 3)])
+def test_an_agent_that_only_fails_costs_eleven_requests_and_nothing_is_written(shop, path, most, documents):
     with Bot(lambda *_: (500, "model \x1b[2J::error::is down\n", "text/plain")) as bot:
         done = shop("connect", bot.url + path, "--data", "questions.csv", "--yes")
-        assert (done.code, len(bot.requests)) == (3, MOST - 1)
+        assert (done.code, len(bot.requests)) == (3, most)
+        assert all(one == "/ask" for method, one, *_ in bot.requests if path and method == "POST")
     assert not Path("agent.yaml").exists()
-    assert "\x1b" not in done.err and done.err.count("500: 'model") == MOST - 2, done.err
+    assert "\x1b" not in done.err and done.err.count("500: 'model") == most - documents, done.err
     assert "does not prove that a path is wrong" in done.err.splitlines()[-1]
 
 

@@ -17,13 +17,14 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.api.repository import GITHUB, GITLAB, GITLAB_MAIN, WHEEL, Repository
+from evalspec.api.repository import GITHUB, GITLAB, GITLAB_MAIN, WHEEL, Repository, read_stages
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.foreign_text import inert
 from evalspec.base.plural import counted
 from evalspec.inputs.datasets.base import DatasetFormat, Source
 from evalspec.inputs.datasets.load import discard, load_dataset
 from evalspec.inputs.datasets.record_names import NAME_COLUMNS, NAME_INPUT
+from evalspec.inputs.manifest.references import find_variables
 from evalspec.model import Sample, Turn
 
 if TYPE_CHECKING:
@@ -187,8 +188,11 @@ def render_files(
     return {"agent.yaml": manifest} | {name: _read_template(template) for name, template in examples.items()}
 
 
-def render_workflows(repository: Repository, source: str | None) -> dict[str, str]:
-    """Return the text of each workflow by its path from the root. An existing .gitlab-ci.yml stays as it is."""
+def render_workflows(repository: Repository, source: str | None, manifest: str) -> dict[str, str]:
+    """Return the text of each workflow by its path from the root. An existing .gitlab-ci.yml stays as it is.
+
+    `manifest`: its text, whose variables the workflow of GitHub passes. Jobs of GitLab have them already.
+    """
     folder = repository.folder
     gate, job = ("-".join([word, *re.findall("[A-Za-z0-9]+", folder)]) for word in ("evalspec", "evaluate"))
     prefix = "" if folder == "." else f"{folder}/"
@@ -200,6 +204,12 @@ def render_workflows(repository: Repository, source: str | None) -> dict[str, st
         "FILES-OF-CACHE": json.dumps(f".github/workflows/{gate}.yml\n{prefix}agent.yaml"),
         "CACHE-OF-JUDGE": json.dumps(f"{prefix}.evalspec/cache"),
         "SOURCE-OF-EVALSPEC": json.dumps(source or WHEEL),
+        "  stage: STAGE-OF-JOB\n": _render_stage(read_stages(repository.root)),
+        "          VARIABLES-OF-MANIFEST\n": "".join(
+            f"          {name}: ${{{{ secrets.{name} }}}}\n"
+            for name in find_variables(manifest)
+            if name != "OPENAI_API_KEY"
+        ),
     }
     found = {}
     for path, template in (_WORKFLOWS[platform] for platform in repository.platforms):
@@ -207,6 +217,11 @@ def render_workflows(repository: Repository, source: str | None) -> dict[str, st
     if GITLAB in repository.platforms and not (repository.root / GITLAB_MAIN).exists():
         found[GITLAB_MAIN] = f"include:\n  - local: .gitlab/{gate}.yml\n"
     return found
+
+
+def _render_stage(stages: Sequence[str]) -> str:
+    """Return the line of a job's stage. Without one it is in `test`, which GitLab has unless a file lists others."""
+    return f"  stage: {json.dumps(stages[-1])}\n" if stages and "test" not in stages else ""
 
 
 def _fill(template: str, values: Mapping[str, str]) -> str:

@@ -70,8 +70,11 @@ class ChatEndpoint(Authenticated, Extensible):
 
     path: StrictStr = Field(
         "/v1/chat",
-        description="Path under the url, for POST. Default for openai-responses: /v1/responses; for anthropic: "
+        description="Path under the url. Default for openai-responses: /v1/responses; for anthropic: "
         "/v1/messages; for ollama: /api/chat.",
+    )
+    method: Literal["POST", "PUT", "GET"] = Field(
+        "POST", description="HTTP method. With GET, the keys of `request` become query parameters."
     )
     protocol: Name | None = Field(
         None,
@@ -149,6 +152,11 @@ class ChatEndpoint(Authenticated, Extensible):
         if self.parameters and self.protocol in (None, "agentspec", "custom"):
             raise ValueError(
                 "parameters are added to the requests of a model's protocol; write protocol: openai-compatible"
+            )
+        if self.method == "GET" and (self.protocol != "custom" or not isinstance(self.request, dict)):
+            raise ValueError(
+                "with method GET, the keys of a request template become query parameters; write protocol: "
+                "custom, and request, as in {q: '{{input}}'}"
             )
         if self.poll is not None and self.streaming:
             raise ValueError("a job has no stream; remove streaming or poll")

@@ -21,6 +21,8 @@ from evalspec.inputs.manifest.yaml_source import find_texts, render_path
 _WHOLE = re.compile(r"^\$(env|secret|file|func):(.*)$", re.DOTALL)
 _INLINE = re.compile(r"\$\{(env|secret):([^}]*)\}")
 _SECRETS = re.compile(r"(?:^\$|\$\{)(env|secret):([^}]*)")
+_VARIABLE = re.compile(r"\$(?:\{env:|env:)([A-Za-z_]\w*)", re.ASCII)
+_COMMENT = re.compile(r"(^|\s)#.*")
 _ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _PUBLIC = ":public"
 _PUBLIC_REFERENCE = re.compile(r"\$\{?env:\w+:public\b")
@@ -35,6 +37,11 @@ _FUNCTIONS: Mapping[str, Callable[[datetime], str]] = {
 def is_public(text: str) -> bool:
     """Return whether a text refers to a value that is not redacted."""
     return _PUBLIC_REFERENCE.search(text) is not None
+
+
+def find_variables(manifest: str) -> list[str]:
+    """Return the environment variables that the text of a manifest refers to outside of comments, by name."""
+    return sorted(set(_VARIABLE.findall(_COMMENT.sub("", manifest))))
 
 
 class UnresolvedReference(Exception):

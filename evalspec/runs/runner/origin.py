@@ -45,7 +45,8 @@ class Origin:
             body = build_request(sample, self._endpoint)
         except Exception:  # also of a plugin's wire; asking the agent reports it
             return None
-        return compute_request_digest([self._endpoint.protocol, self._endpoint.path, body])
+        method = [] if self._endpoint.method == "POST" else [self._endpoint.method]
+        return compute_request_digest([self._endpoint.protocol, self._endpoint.path, body, *method])
 
 
 def _fill_endpoint(endpoint: ChatEndpoint, references: References) -> ChatEndpoint:

@@ -40,7 +40,7 @@ from evalspec.targets.http.credentials import Credentials, KeyPlace
 from evalspec.targets.http.failures import ServiceNames
 from evalspec.targets.http.polling import JobPolling, add_headers, fetch
 from evalspec.targets.http.routes import Route
-from evalspec.targets.http.template import list_placeholders
+from evalspec.targets.http.template import add_query, list_placeholders
 from evalspec.targets.tracing import add_trace_headers
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def open_credentials(target: AgentTarget, place: KeyPlace | None = None) -> Cred
 class HttpAgent:
     """The agent of one worker, with one connection. `read`, `open_reader`: how its replies are read.
 
-    `status`: of the last reply; None: there was none.
+    `status`, `allowed`: of the last reply, and its header `Allow`; None: there was none.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class HttpAgent:
         endpoint = target.endpoint
         self._target, self._parse, self._open_reader = target, read, open_reader
         self.status: int | None = None
+        self.allowed: str | None = None
         self._service = replace(AGENT, credentials_key="auth") if endpoint.auth else AGENT
         self._credentials = credentials = credentials or open_credentials(target)
         self._jobs: JobPolling | None = None
@@ -121,9 +122,13 @@ class HttpAgent:
 
     async def _send(self, question: str, url: str, headers: Mapping[str, str], body: Any) -> AgentReply:
         """Return the reply to one request."""
-        endpoint, content = self._target.endpoint, json.dumps(body, allow_nan=False).encode()
+        endpoint, content = self._target.endpoint, None
+        if endpoint.method == "GET":
+            url = add_query(url, body)
+        else:
+            content = json.dumps(body, allow_nan=False).encode()
         encoded = encode_headers(add_trace_headers(headers, self._target.headers))
-        request = OutgoingRequest(url, endpoint.timeout_seconds, content, headers=encoded)
+        request = OutgoingRequest(url, endpoint.timeout_seconds, content, endpoint.method, encoded)
         reply = await self._credentials.send(lambda own: self._read(question, request, add_headers(request, own)))
         is_read = endpoint.response is None or endpoint.response.tool_calls is not None
         shows_calls = is_read and (self._target.player is not None or "tools" in endpoint.parameters)
@@ -143,7 +148,7 @@ class HttpAgent:
             except ServiceError as error:
                 raise self._jobs.explain_unread(error, answer) from None
         async with send(self._client, sent, self._service) as response:
-            self.status = response.status_code
+            self.status, self.allowed = response.status_code, response.headers.get("allow")
             await refuse_status(response, self._service)
             events = read_events(response)
             if events is None:

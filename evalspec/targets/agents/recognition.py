@@ -103,12 +103,13 @@ class Recogniser:
         is_plain = form.protocol in (None, "custom")
         given = {"protocol": form.protocol, "model": None if is_plain else self._model}
         given["request"] = json.loads(form.request or "null")
+        given["method"] = None if form.method == "POST" else form.method
         declared = {"path": form.path} | {key: value for key, value in given.items() if value}
         reading = _Guess(declared, question)
         endpoint = reading.endpoint({"answer": "$"} if form.request else None)
         target = AgentTarget(self._url + form.path, endpoint, {**find_wire(endpoint).headers, **self._headers})
         agent = HttpAgent(target, self._route, None, *((reading.read, reading.open) if is_plain else ()))
-        shown, started = f"POST {form.path.partition('?')[0]} {form.shown}", perf_counter()
+        shown, started = f"{form.method} {form.path.partition('?')[0]} {form.shown}", perf_counter()
         try:
             reply = await agent.ask(Sample("connect", question, session=uuid4().hex))
         except ServiceError as error:
@@ -117,12 +118,19 @@ class Recogniser:
             if perf_counter() - started >= endpoint.timeout_seconds:
                 raise Unmeasurable(str(error)) from error
             _stop_if_refused(error)
-            self._queue.extendleft(reversed(list_next(form, agent.status, said.replace(question, ""))))
+            named = (said if looks_like_html(error.reply) else error.reply or said).replace(question, "")
+            takes_get = agent.status == 405 and self._names_get(agent.allowed, form)
+            self._queue.extendleft(reversed(list_next(form, agent.status, named, takes_get=takes_get)))
             return None
         finally:
             await agent.aclose()
         self._tell(f"{shown} {agent.status}")
         return Recognised(self._url, declared | ({"response": reading.response} if reading.response else {}), reply)
+
+    def _names_get(self, allowed: str | None, form: Form) -> bool:
+        """Return whether a reply with 405 leaves GET. `allowed`: its header `Allow`, which few leave out."""
+        own = form.path.partition("?")[0] == self._path
+        return own if allowed is None else "GET" in allowed.upper()
 
     async def _read_document(self, place: str) -> None:
         """Queue the operations of an OpenAPI document that take a question."""

@@ -47,14 +47,15 @@ def fill_path(template: str, value_of: ValueOf) -> str:
     return filled
 
 
-def encode_query(values: Mapping[str, Any]) -> str:
-    """Return the query of a url. Values that are not text are written as JSON.
+def add_query(url: str, values: Mapping[str, Any]) -> str:
+    """Return a url with values as query parameters. Values that are not text are written as JSON.
 
     Raises:
         ServiceError: a value is not valid Unicode.
     """
     with _refusing_surrogates():
-        return urlencode({key: as_text(value) for key, value in values.items()})
+        query = urlencode({key: as_text(value) for key, value in values.items()})
+    return f"{url}{'&' if '?' in url else '?'}{query}" if query else url
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from evalspec.targets.http.failures import ServiceNames
 from evalspec.targets.http.pacing import persist
 from evalspec.targets.http.polling import JobPolling, add_headers, fetch
 from evalspec.targets.http.routes import Route
-from evalspec.targets.http.template import encode_query, fill_json, fill_path, list_placeholders
+from evalspec.targets.http.template import add_query, fill_json, fill_path, list_placeholders
 from evalspec.targets.retrievers.base import Hit, Retrieval, SearchRequest, match_reranked, refuse_filters
 from evalspec.targets.retrievers.http_target_checks import apply_preset
 from evalspec.targets.retrievers.query_input import fill_from_query
@@ -196,7 +196,7 @@ class _Call:
         filled = fill_json(self._call.request, values.__getitem__)
         content = None
         if self._call.method == "GET" and filled:
-            url = f"{url}{'&' if '?' in url else '?'}{encode_query(filled)}"
+            url = add_query(url, filled)
         elif self._call.method != "GET" and self._call.request is not None:
             content = _write_json(filled)
         return OutgoingRequest(url, self._call.timeout_seconds, content, self._call.method, self._headers)
