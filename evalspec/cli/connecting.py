@@ -99,7 +99,9 @@ class FirstContact(Struct):
         status, outcome = "200", "not proved: two questions got the same answer, so the agent may not read the question"
         try:
             reply = run_coroutine(lambda: ask_by_http(loaded, target, sample))
-            if reply.response.strip() != answer.strip():
+            if reply.response.strip() == self.questions[1].strip():
+                outcome = "not proved: the reply repeats the question"
+            elif reply.response.strip() != answer.strip():
                 outcome = f"proved: another question got another answer, {excerpt(reply.response)}"
         except ServiceError as error:
             status, outcome = (

@@ -434,6 +434,7 @@ def test_a_hostile_service_gets_no_variable_and_writes_no_yaml(shop, monkeypatch
         (("URL", "--question", "Who?", "--yes", "--header", "X-Key: a $env:BOT_TOKEN"), "X-Key: not fit for a file"),
         (("URL", "--question", "Who?", "--yes", "--header", "Authorization: $env:NOT_SET"), "NOT_SET is not set"),
         (("http://ada:p4ssw0rd-1@127.0.0.1:9", "--question", "Who?", "--yes"), "url: not fit for a file"),
+        (("http://127.0.0.1:9/?api_key=p4ssw0rd-1", "--question", "Who?", "--yes"), "url: not fit for a file"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_sent_is_one_line(shop, arguments, said):
@@ -491,3 +492,9 @@ def test_a_dataset_in_place_of_a_manifest_points_to_connect(shop, command):
     assert (
         "questions.csv: is a dataset, not a manifest. write one: evalspec connect URL --data questions.csv" in said[0]
     )
+
+
+def test_an_echo_proves_nothing(shop):
+    with Bot(lambda _path, _headers, body: (200, {"response": body["message"]})) as bot:
+        done = shop("connect", bot.url, "--data", "questions.csv", "--yes")
+    assert "not proved: the reply repeats the question" in done.out, done.out

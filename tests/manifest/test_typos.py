@@ -38,7 +38,7 @@ def apply(says, folder):
 
 
 def test_there_are_forty_and_without_them_everything_is_valid(project):
-    assert len(TYPOS) == 40
+    assert len(TYPOS) >= 40
     for name, text in DOCUMENT["files"].items():
         (project.folder / name).write_text(text, encoding="utf-8")
     found = project("validate", "agent.yaml")

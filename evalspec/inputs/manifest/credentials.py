@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from evalspec.inputs.manifest.yaml_source import Place, find_texts
 
@@ -74,6 +74,9 @@ def _list_credentials(value: str, name: str) -> Iterator[str]:
         yield credential
     elif "@" in value and (passwords := _find_passwords(value)):
         yield from passwords
+    elif "?" in value and "=" in value:
+        for key, text in parse_qsl(value.partition("?")[2]):
+            yield from _list_credentials(text, key)
     else:
         yield from (found[0] for found in _KEY.finditer(value))
 
