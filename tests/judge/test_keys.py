@@ -95,7 +95,7 @@ SECRET = "no-key-of-yours-0123"
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        (["no-such-program"], "cannot be started: No such file or directory; write a program"),
+        (["no-such-program"], "cannot be started: the program 'no-such-program' was not found"),
         ([sys.executable, "-c", f"import sys; print({SECRET!r}, file=sys.stderr); sys.exit({SECRET!r})"],
          "ended with status 1; run it in a terminal to see why"),
         ([sys.executable, "-c", f"print('{SECRET} and more')"], "printed no key; print one line with the token, or"),
