@@ -283,7 +283,8 @@ def test_a_busy_node_uses_the_slots_of_an_idle_one(bot, nodes, on_nodes, monkeyp
     (bot.folder / "bot.py").write_text(AGENT.replace('os.environ.get("SECONDS", "0.02")', "'1'"))
     log = Path(nodes.variables["ASKED"] + ".at_once")
     log.write_text("")
-    bot.evaluate(*on_nodes, "-j", "4", "--sample-size", "4")
+    found = bot.evaluate(*on_nodes, "-j", "4", "--sample-size", "4")
+    assert log.read_text(), found.err
     assert max(accumulate(1 if one == "+" else -1 for one in log.read_text())) == 4
 
 
