@@ -6,6 +6,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -109,7 +110,7 @@ def _check_address(api: Api) -> Iterator[CheckupFinding]:
 
 def _list_variables(loaded: LoadedManifest) -> list[str]:
     """Return the variables that a run needs: those of a judge only if a metric is judged."""
-    spec = _get(_read_yaml(loaded.path), "spec")
+    spec = _get(loaded.source.data, "spec")
     idle = () if "judge" in find_extras(loaded.manifest) else ("judge",)
     evaluation = {key: value for key, value in _get(spec, "evaluation").items() if key not in idle}
     return find_variables(json.dumps({"api": spec.get("api"), "evaluation": evaluation}))
@@ -137,28 +138,44 @@ def _check_workflows(manifest: Path, variables: Sequence[str]) -> Iterator[Check
 
 def _check_workflow(repository: Repository, path: Path, wanted: str, variables: Sequence[str]) -> CheckupFinding:
     root, name = repository.root, path.relative_to(repository.root).as_posix()
-    parts, wheel = _list_parts(root, path), _join(repository.folder, WHEEL)
-    if path.name != GITLAB_MAIN and "pull_request" not in _read_yaml(path).get("on", ()):
-        return _warn("workflow", f"{name} does not run for pull requests", "add pull_request to its `on`")
+    parts = _list_parts(root, path)
+    if path.name == GITLAB_MAIN:  # its jobs run for merge requests too, and have all variables of the project
+        faults = _list_unknown_stages(root, parts, wanted)
+    else:
+        faults = _list_faults_at_github(path, name, parts, wanted, variables)
+    fault = next(chain(faults, _list_uncommitted(repository, parts, wanted)), None)
+    return fault or CheckupFinding("workflow", CheckupStatus.OK, f"{name} evaluates {wanted}")
+
+
+def _list_faults_at_github(
+    path: Path, name: str, parts: Sequence[Path], wanted: str, variables: Sequence[str]
+) -> Iterator[CheckupFinding]:
+    if "pull_request" not in _read_yaml(path).get("on", ()):
+        yield _warn("workflow", f"{name} does not run for pull requests", "add pull_request to its `on`")
     text = "\n".join(map(_read_code, parts))
-    named = variables if path.name != GITLAB_MAIN else ()  # jobs of GitLab have all variables of the project
-    lost = [one for one in named if not re.search(rf"\b{one}\b[\"']?\s*:", text)]
+    lost = [one for one in variables if not re.search(rf"\b{one}\b[\"']?\s*:", text)]
     if lost:
         lines = ", ".join(f"`{one}: ${{{{ secrets.{one} }}}}`" for one in lost)
         message = f"{name} does not pass {', '.join(lost)}, to which {wanted} refers"
-        return _warn("workflow", message, f"add {lines} to `env` of the step that evaluates")
+        yield _warn("workflow", message, f"add {lines} to `env` of the step that evaluates")
+
+
+def _list_unknown_stages(root: Path, parts: Sequence[Path], wanted: str) -> Iterator[CheckupFinding]:
     stages, jobs = read_stages(root), [job for part in parts for job in _read_yaml(part).values() if _get(job)]
     used = [str(job.get("stage", "test")) for job in jobs if wanted in _find_evaluations(job, ".")]
-    unknown = [one for one in used if stages and one not in (*stages, ".pre", ".post")]
-    if unknown and path.name == GITLAB_MAIN:
-        fix = f"write `stage: {stages[-1]}` in the job that evaluates"
-        return _warn("workflow", f"`stages` of {GITLAB_MAIN} has no {unknown[0]}, the stage of the job", fix)
+    for stage in used if stages else ():
+        if stage not in (*stages, ".pre", ".post"):
+            fix = f"write `stage: {stages[-1]}` in the job that evaluates"
+            yield _warn("workflow", f"`stages` of {GITLAB_MAIN} has no {stage}, the stage of the job", fix)
+
+
+def _list_uncommitted(repository: Repository, parts: Sequence[Path], wanted: str) -> Iterator[CheckupFinding]:
+    root, wheel = repository.root, _join(repository.folder, WHEEL)
     needed = [*parts, root / wanted, *(root / wheel for part in parts if WHEEL in part.read_text(errors="replace"))]
     for one in (file.relative_to(root).as_posix() for file in needed):
         if not read_git(root, "ls-files", "--", one):
             build = f"`pip wheel --no-deps -w {shlex.quote(posixpath.dirname(wheel))} PATH_TO_EVALSPEC` makes it; "
-            return _warn("workflow", f"{one} is not in git", f"{build if one == wheel else ''}commit and push it")
-    return CheckupFinding("workflow", CheckupStatus.OK, f"{name} evaluates {wanted}")
+            yield _warn("workflow", f"{one} is not in git", f"{build if one == wheel else ''}commit and push it")
 
 
 def _warn(name: str, message: str, fix: str) -> CheckupFinding:

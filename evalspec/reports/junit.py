@@ -190,14 +190,14 @@ def _write_case(xml: XMLGenerator, case: _Case) -> None:
         if message != outcome.text:
             xml.characters(visible(cut(outcome.text, _LONGEST_TEXT)))
         xml.endElement(outcome.tag)
-        _close(xml, "testcase", 2)
     elif case.note:
         _open(xml, "system-out", 3, {})
         xml.characters(case.note)
         xml.endElement("system-out")
-        _close(xml, "testcase", 2)
     else:
         xml.endElement("testcase")
+        return
+    _close(xml, "testcase", 2)
 
 
 def _open(xml: XMLGenerator, name: str, depth: int, attributes: Mapping[str, str | None]) -> None:

@@ -223,7 +223,7 @@ def _bind(run: JudgedRun, line: GivenLabel, problems: list[Problem]) -> GivenLab
         problems.append(line.fault(*outside, KEYS["value"]))
         return None
     started = run.stored.fingerprint.started_at
-    if KEYS["at"] in line.given and started and label.at < (to_utc(started) or ""):
+    if KEYS["at"] in line.given and started and label.at < to_utc(started):
         message = f"{label.at} is before run {run.id} was started, at {started}"
         problems.append(line.fault(message, "write when the person gave it", KEYS["at"]))
         return None

@@ -4,21 +4,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, StrictStr, model_validator
 
-from evalspec.base.json_path import explain_bad_query
-from evalspec.inputs.manifest.fields import ManifestModel, Name, Seconds
+from evalspec.inputs.manifest.fields import ManifestModel, Name, Seconds, check_query
 
 _File = Annotated[Name, AfterValidator(lambda text: text.removeprefix("$file:"))]
 """A path, with or without `$file:`. It stays a path, because TLS reads certificates from files."""
 
 
-def _check_query(text: str) -> str:
-    problem = explain_bad_query(text)
-    if problem is not None:
-        raise ValueError(problem)
-    return text
-
-
-_Query = Annotated[Name, AfterValidator(_check_query)]
+_Query = Annotated[Name, AfterValidator(check_query)]
 
 
 class OAuth2Config(ManifestModel):

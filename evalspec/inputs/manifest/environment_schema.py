@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr, field_validator, model_validator
 
-from evalspec.base.json_path import explain_bad_query
-from evalspec.inputs.manifest.fields import Extensible, ManifestModel, ModuleObject, Name, Seconds
+from evalspec.inputs.manifest.fields import Extensible, ManifestModel, ModuleObject, Name, Seconds, check_query
 
 SESSION = "{{session}}"
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m)?")
@@ -84,11 +83,7 @@ class EnvironmentConfig(Extensible):
     @field_validator("ignore")
     @classmethod
     def _are_queries(cls, queries: list[str]) -> list[str]:
-        for query in queries:
-            reason = explain_bad_query(query)
-            if reason is not None:
-                raise ValueError(reason)
-        return queries
+        return [check_query(query) for query in queries]
 
     @model_validator(mode="after")
     def _can_be_told_apart(self) -> "EnvironmentConfig":

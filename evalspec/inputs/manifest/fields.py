@@ -23,6 +23,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails, core_schema
 
 from evalspec.base.errors import split_fix
+from evalspec.base.json_path import explain_bad_query
 from evalspec.base.registry import find_close, near_miss
 
 if TYPE_CHECKING:
@@ -50,6 +51,18 @@ Steps = tuple[str | int, ...]
 def _name_something(text: str) -> str:
     if re.match(_MODULE_OBJECT, text) is None:
         raise ValueError(f"'{text}' is not an object in a module; write module:name")
+    return text
+
+
+def check_query(text: str) -> str:
+    """Return a JSONPath query.
+
+    Raises:
+        ValueError: The text is none.
+    """
+    problem = explain_bad_query(text)
+    if problem is not None:
+        raise ValueError(problem)
     return text
 
 

@@ -279,5 +279,5 @@ class LentCache(JudgeCache):
     def note_use(self, key: str, metric: str, entry: CacheEntry) -> None:
         """See JudgeCache. The driver has."""
 
-    def _report_damage(self, key: str, error: Exception) -> None:  # noqa: ARG002 - the new entry takes its place
-        self._listener.says(f"an entry of the judge's cache is damaged, so the judge is asked again: {error}")
+    def _remove(self, key: str) -> None:
+        """See JudgeCache. The new entry takes its place."""

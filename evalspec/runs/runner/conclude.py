@@ -100,7 +100,7 @@ def conclude(
     skipped = any(metric.skip_reason for dataset in outline.datasets for metric in dataset.metrics)
     left_out = any(sample.error == QUESTION_CHANGED for dataset in datasets for sample in dataset.samples)
     found = _regressions(outline, datasets, run_metadata)
-    asked = _ask_people(found, outline, datasets, run_metadata)
+    asked = _doubt_judged(found, outline, datasets, run_metadata)
     regressions = tuple(doubt_regression(one, run_metadata.controls) for one in asked)
     verdict = compute_verdict(
         datasets, outline.policy, partial=outline.partial or skipped or left_out, regressions=regressions, lost=lost
@@ -174,7 +174,7 @@ def _regressions(
     return confirm(outcomes, run_metadata.baseline, second, *compared, removed)
 
 
-def _ask_people(
+def _doubt_judged(
     outcomes: Sequence[RegressionOutcome],
     outline: RunOutline,
     datasets: Sequence[DatasetResult],

@@ -235,6 +235,9 @@ class JudgeCache:
             self._told_of_damage = True
             why = str(error) or "it is not as it was written"
             self._listener.says(f"an entry of the judge's cache is damaged, so the judge is asked again: {why}")
+        self._remove(key)
+
+    def _remove(self, key: str) -> None:
         try:
             self._file.remove(self._file.compute_key(key))
         except StoreError as failure:

@@ -195,8 +195,7 @@ class Credentials:
             raise InvalidInput(Problem(message, fix, field=f"{self._field}.certificate")) from None
 
     async def _request_token(self, config: OAuth2Config, route: "Route") -> _Token:
-        from base64 import b64encode
-        from urllib.parse import quote, urlencode
+        from urllib.parse import quote
 
         from evalspec.targets.http.client import (
             OutgoingRequest,
@@ -223,13 +222,7 @@ class Credentials:
             place_key="tokenUrl",
             hide=hide_all([secret, encoded, pair]),
         )
-        form = {"grant_type": "client_credentials", "scope": config.scope, "audience": config.audience}
-        headers = {"content-type": "application/x-www-form-urlencoded"}
-        if secret and config.send_in == "header":
-            headers["authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
-        else:
-            form |= {"client_id": config.client_id, "client_secret": secret}
-        content = urlencode({key: text for key, text in form.items() if text}).encode()
+        content, headers = _build_grant(config, secret, pair)
         # The limit of a single attempt comes after that of all, whose message names the settings that exist.
         request = OutgoingRequest(config.token_url, 2 * self._timeout, content, headers=encode_headers(headers))
 
@@ -320,6 +313,20 @@ class Credentials:
 
     def _fail(self, message: str) -> ServiceError:
         return ServiceError(f"the command in {self._field}.command {message}", fatal=True)
+
+
+def _build_grant(config: OAuth2Config, secret: str, pair: str) -> tuple[bytes, Mapping[str, str]]:
+    """Return body and headers of a request for a token. `pair`: id and secret, encoded for Basic authentication."""
+    from base64 import b64encode
+    from urllib.parse import urlencode
+
+    form = {"grant_type": "client_credentials", "scope": config.scope, "audience": config.audience}
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    if secret and config.send_in == "header":
+        headers["authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+    else:
+        form |= {"client_id": config.client_id, "client_secret": secret}
+    return urlencode({key: text for key, text in form.items() if text}).encode(), headers
 
 
 def _parse_object(raw: bytes) -> dict[str, object]:

@@ -25,8 +25,8 @@ from evalspec.targets.http.template import fill_path
 _PLACES = ("operation-location", "location")
 """Headers of a reply that name the url of its job. Azure has the first."""
 
-
 _AT_ONCE = (httpx.codes.OK, httpx.codes.NO_CONTENT)
+"""Statuses of a first reply that is the result itself, if it names no job."""
 
 
 class WholeReply(Struct, frozen=True):

@@ -27,7 +27,7 @@ from evalspec.model.base import Number, Record
 from evalspec.model.fingerprints import Fingerprint, PooledRun
 from evalspec.model.typed_json import check_version, convert, malformed
 from evalspec.verdict.comparison.stored_scores import StoredDataset, from_stored, to_stored
-from evalspec.verdict.kept_documents import find_kept
+from evalspec.verdict.kept_documents import find_kept, refuse_edited
 
 KIND = "evalspec baseline"
 FOLDER = Path("evals") / "baselines"
@@ -160,10 +160,7 @@ def build_baseline(document: Mapping[str, Any], shown_as: str) -> Baseline:
     """
     check_version(document, shown_as)
     baseline = convert(document, _Baseline, shown_as)
-    sealed = {key: value for key, value in document.items() if key != "sha256"}
-    if compute_digest(sealed) != baseline.sha256:
-        fix = "restore it from git, or promote its run again"
-        raise InvalidInput(Problem("this baseline was edited: its content does not match its sha256", fix, shown_as))
+    refuse_edited(document, "baseline", "restore it from git, or promote its run again", shown_as)
     for one, place in ((baseline, "fingerprint"), (baseline.anchor, "anchor.fingerprint")):
         if one is not None:
             _check_gate(one.fingerprint, shown_as, place)

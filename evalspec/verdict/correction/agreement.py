@@ -53,9 +53,8 @@ def measure_kappa(
 
     low, high = bounds
     first, second = ((np.array(values, np.float64) - low) / (high - low) for values in (judged, people))
-    if len(np.unique(second)) < 2 or np.isnan(
-        value := float(_compute_kappa(np.ones((1, len(first))), first, second)[0])
-    ):
+    value = float(_compute_kappa(np.ones((1, len(first))), first, second)[0]) if len(np.unique(second)) > 1 else np.nan
+    if np.isnan(value):
         return Kappa(None, None)
     weights = np.random.default_rng(_SEED).standard_exponential((_DRAWS, len(first) + 1))
     drawn = [

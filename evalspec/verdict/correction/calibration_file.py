@@ -14,7 +14,7 @@ from evalspec.base.json_text import compute_digest, render_lines
 from evalspec.base.output_files import write_file
 from evalspec.model.calibrations import JudgeAnchors, JudgeCalibration
 from evalspec.model.typed_json import SCHEMA_VERSION, check_version, convert, parse_document, read_bytes
-from evalspec.verdict.kept_documents import find_kept, refuse_other_file
+from evalspec.verdict.kept_documents import find_kept, refuse_edited, refuse_other_file
 
 T = TypeVar("T", JudgeCalibration, JudgeAnchors)
 
@@ -91,7 +91,5 @@ def _read(place: Path, kept: type[T], kind: str, fix: str) -> T:
     if document.get("kind") != kind:
         raise InvalidInput(Problem(f"its kind is not '{kind}'", fix, shown))
     check_version(document, shown)
-    if document.pop("sha256", None) != compute_digest(document):
-        message = "this file was edited: its content does not match its sha256"
-        raise InvalidInput(Problem(message, f"restore it from git, or {fix}", shown))
+    refuse_edited(document, "file", f"restore it from git, or {fix}", shown)
     return convert(document, kept, shown)

@@ -27,7 +27,7 @@ from evalspec.model.corrections import JudgeCorrection
 from evalspec.model.scores import SAME_ANSWER
 from evalspec.verdict.correction.agreement import measure_kappa
 from evalspec.verdict.correction.estimates import FEWEST, SEQUENCE, Corrected, Opinions, correct
-from evalspec.verdict.correction.sufficiency import NO_LABELS, explain_doubt, explain_undecided
+from evalspec.verdict.correction.sufficiency import NO_LABELS, explain_undecided, list_objections
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.stats.bounded import compute_confidence_sequence
 from evalspec.verdict.stats.clusters import find_cluster
@@ -76,49 +76,34 @@ def gather(
     `with_lacking`: nor if they are too many.
     """
     known = {(one.id, one.attempt): one for one in people.scores}
-    with_lacking = with_lacking or any(
-        score.lacks_evidence and reply in known
-        for sample in samples
-        for reply, score, _ in _list_replies(sample, metric.name)
-    )
-    rows = [
+    every = [
         (reply, score, find_cluster(sample, cluster), is_answered)
         for sample in samples
         for reply, score, is_answered in _list_replies(sample, metric.name)
-        if score.status is not ScoreStatus.NOT_APPLICABLE or (with_lacking and score.lacks_evidence)
+    ]
+    with_lacking = with_lacking or any(score.lacks_evidence and reply in known for reply, score, *_ in every)
+    rows = [
+        row
+        for row in every
+        if row[1].status is not ScoreStatus.NOT_APPLICABLE or (with_lacking and row[1].lacks_evidence)
     ]
     replies = [reply for reply, *_ in rows]
-    found = [known.get(reply) for reply in replies]
-    scores = [one for one in found if one is not None]
+    scores = [known[reply] for reply in replies if reply in known]
     rarest = max(map(_weigh, scores), default=1.0)
+    ties = {reply: score.value for reply, score, *_ in rows if score.reason == SAME_ANSWER}  # nobody need say so
+    values = ties | {reply: one.value for reply, one in known.items()}
+    weights = dict.fromkeys(ties, 1.0) | {reply: _weigh(one) for reply, one in known.items()}
     unchanged, unanswered = map(frozenset, (people.unchanged, people.unanswered))
     opinions = Opinions(
         judged=[score.value for _, score, *_ in rows],
-        people=[_find_value(one, score) for one, (_, score, *_) in zip(found, rows, strict=True)],
+        people=[values.get(reply) for reply in replies],
         bounds=metric.reach or (0.0, 1.0),
-        weights=[_weigh_reply(one, score, rarest) for one, (_, score, *_) in zip(found, rows, strict=True)],
+        weights=[weights.get(reply, rarest) for reply in replies],
         units=[unit for *_, unit, _ in rows],
-        groups=[(_is_tie(score), reply in unchanged, is_answered) for reply, score, _, is_answered in rows],
+        groups=[(reply in ties, reply in unchanged, is_answered) for reply, *_, is_answered in rows],
         unanswered=[reply in unanswered for reply in replies],
     )
     return Correctable(opinions, scores, replies, _explain(metric, scores, opinions))
-
-
-def _is_tie(score: Score) -> bool:
-    """Return whether two answers are equal, so that people would call them a tie."""
-    return score.reason == SAME_ANSWER
-
-
-def _find_value(said: PeopleScore | None, score: Score) -> float | None:
-    if said is not None:
-        return said.value
-    return score.value if _is_tie(score) else None
-
-
-def _weigh_reply(said: PeopleScore | None, score: Score, rarest: float) -> float:
-    if said is not None:
-        return _weigh(said)
-    return 1.0 if _is_tie(score) else rarest
 
 
 def _weigh(said: PeopleScore) -> float:
@@ -173,9 +158,10 @@ class Consultation(Struct, frozen=True):
         is_met = found.status is VerdictStatus.PASS
         is_census = self.correction is not None and self.correction.labels == self.correction.replies
         undecided = None if is_census else explain_undecided(found, self.estimate)
-        reason = undecided or explain_doubt(
+        objections = list_objections(
             found.metric, policy.judge, self.said, self.correction, is_met=is_met, is_mean=self.is_mean
         )
+        reason = undecided or next(objections, None)
         return found if reason is None else replace(found, status=VerdictStatus.INCOMPLETE, reason=reason)
 
 

@@ -38,32 +38,20 @@ def explain_undecided(limit: Threshold, estimate: Corrected | None) -> str | Non
     return f"people's mean is between {low:.3g} and {high:.3g}, so its labels have not decided yet: {more}"
 
 
-def explain_doubt(
-    metric: str,
-    policy: "JudgePolicy",
-    said: PeopleScores | None,
-    agreement: Correction | None,
-    *,
-    is_met: bool,
-    is_mean: bool = True,
-) -> str | None:
-    """Return why a limit on a judged metric is undecided, though its value decides it; None if it is not.
-
-    `said`, `agreement`: what people say, if the value is theirs or could be. `is_met`: whether the value meets it.
-    `is_mean`: whether the limit is on the mean.
-    """
-    return next(_list_doubts(metric, policy, said, agreement, is_met=is_met, is_mean=is_mean), None)
-
-
-def _list_doubts(
+def list_objections(
     name: str,
     policy: "JudgePolicy",
     said: PeopleScores | None,
     agreement: Correction | None,
     *,
     is_met: bool,
-    is_mean: bool,
+    is_mean: bool = True,
 ) -> Iterator[str]:
+    """Yield why a limit on a judged metric is undecided, though its value decides it.
+
+    `name`: the column of the limit. `said`, `agreement`: what people say, if the value is theirs or could be. `is_met`:
+    whether the value meets the limit. `is_mean`: whether the limit is on the mean.
+    """
     metric = shlex.quote(find_scored(name))
     label = f"`evalspec label latest --metric {metric} --random 50`, then `evalspec rescore latest agent.yaml`"
     is_theirs = agreement is not None and agreement.value is not None
@@ -100,7 +88,8 @@ def doubt_comparison(
         return outcome
     is_theirs, is_met = outcome.basis is Basis.PEOPLE, outcome.status is VerdictStatus.PASS
     least = min(said, key=lambda one: 1.0 if one.alpha is None else one.alpha, default=None)
-    reason = explain_doubt(outcome.metric or "", policy, least, correction if is_theirs else None, is_met=is_met)
+    objections = list_objections(outcome.metric or "", policy, least, correction if is_theirs else None, is_met=is_met)
+    reason = next(objections, None)
     if reason is not None:
         return replace(outcome, status=VerdictStatus.INCOMPLETE, reason=reason, worsened={})
     if is_theirs or not is_met:
