@@ -34,12 +34,11 @@ import os, time
 from pathlib import Path
 
 def burn(exchange):
+    begin, end = time.monotonic(), time.thread_time() + 0.003
+    while time.thread_time() < end:
+        sum(range(1000))
     with Path(os.environ["TIMES"]).open("a") as times:
-        times.write(f"{time.monotonic()}\\n")
-        end = time.thread_time() + 0.003
-        while time.thread_time() < end:
-            sum(range(1000))
-        times.write(f"{time.monotonic()}\\n")
+        times.write(f"{begin}\\n{time.monotonic()}\\n")
     return 1.0
 
 def half(exchange):
@@ -121,13 +120,15 @@ def evaluate(folder: Path, nodes: int, *options: str) -> Cost:
 
 def measure_judge(folder: Path, rounds: int) -> None:
     """Print the time from the first to the last call, 8 at once on each node."""
-    rubric = {"rubric": "Is it right?", "labels": {"good": 1, "bad": 0}}
     spans: dict[int, list[float]] = {0: [], 1: [], 2: [], 4: []}
     with running_agent(0.2) as url, quiet():
         for _ in range(rounds):
             for nodes, found in spans.items():
                 judge = {"model": "m", "baseUrl": url, "apiKey": "none", "concurrency": 8 * (nodes or 1)}
-                metrics = [{"name": f"rubric{number}", **rubric} for number in range(4)]
+                metrics = [
+                    {"name": f"rubric{n}", "rubric": f"Is part {n} right?", "labels": {"good": 1, "bad": 0}}
+                    for n in range(4)
+                ]
                 write_project(folder, 500, metrics, {"judge": judge, "run": {"nodes": nodes or 1}})
                 look(url)
                 evaluate(folder, nodes, "--no-cache", "-j", str(8 * (nodes or 1)))

@@ -5,7 +5,8 @@ import os
 import posixpath
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatch
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,11 @@ _READ = {GITHUB: ".github/workflows/*.y*ml", GITLAB: GITLAB_MAIN}
 """The files that a platform reads, from the root of a repository."""
 _SIGNS = {GITHUB: (".github",), GITLAB: (GITLAB_MAIN, ".gitlab")}
 _SSH = re.compile(r"(?:ssh://)?git@([\w.-]+)[:/]([^:]+)$")
-_COMMAND = re.compile(
-    r"""^\s*cd\s+["']?(?P<folder>[^"'\n]+?)["']?\s*$"""
-    r"""|^[^#\n]*?\bevalspec evaluate\b(?:[^#\n]*?\s(?P<manifest>[^\s"']+\.ya?ml)\b)?""",
-    re.MULTILINE,
-)
+_CHANGE_FOLDER = re.compile(r"""\s*cd\s+["']?(?P<folder>[^"'\n]+?)["']?\s*""")
+_COMMENT = re.compile(r"(^|\s)#.*")
+_EVALUATE = re.compile(r"(?!\s*(?:echo|printf)\b).*?\bevalspec evaluate(?P<rest>(?!\S).*)")
+_MANIFEST = re.compile(r"""\s["']?([^\s"']+\.ya?ml)\b""")
+_ALWAYS = re.compile(r"(?:\$\{\{)?\s*(?:always\(\)|success\(\)|!\s*cancelled\(\)|true|.*== *'pull_request'.*?)\s*(?:\}\})?")
 
 
 class Repository(Struct, frozen=True):
@@ -139,19 +140,28 @@ def _check_workflows(manifest: Path, variables: Sequence[str]) -> Iterator[Check
 def _check_workflow(repository: Repository, path: Path, wanted: str, variables: Sequence[str]) -> CheckupFinding:
     root, name = repository.root, path.relative_to(repository.root).as_posix()
     parts = _list_parts(root, path)
-    if path.name == GITLAB_MAIN:  # its jobs run for merge requests too, and have all variables of the project
+    if path.name == GITLAB_MAIN:  # its jobs have all variables of the project
         faults = _list_unknown_stages(root, parts, wanted)
     else:
         faults = _list_faults_at_github(path, name, parts, wanted, variables)
-    fault = next(chain(faults, _list_uncommitted(repository, parts, wanted)), None)
+    is_weak = (_warn("workflow", f"{name} evaluates {wanted}, but {why}", _FIX_WEAK) for why in _find_weak(parts, wanted))
+    fault = next(chain(is_weak, faults, _list_uncommitted(repository, parts, wanted)), None)
     return fault or CheckupFinding("workflow", CheckupStatus.OK, f"{name} evaluates {wanted}")
 
 
 def _list_faults_at_github(
     path: Path, name: str, parts: Sequence[Path], wanted: str, variables: Sequence[str]
 ) -> Iterator[CheckupFinding]:
-    if "pull_request" not in _read_yaml(path).get("on", ()):
+    events = _read_yaml(path).get("on", ())
+    if "pull_request" not in _list(events):
         yield _warn("workflow", f"{name} does not run for pull requests", "add pull_request to its `on`")
+    limits = _get(events, "pull_request")
+    if "synchronize" not in _list(limits.get("types", "synchronize")):
+        message = f"{name} does not run when commits are added to a pull request"
+        yield _warn("workflow", message, "add synchronize to `types` of `pull_request`")
+    if not any(fnmatch(wanted, one) for one in _list(limits.get("paths", "*"))):
+        message = f"{name} does not run for a pull request that changes {wanted}"
+        yield _warn("workflow", message, f"add {wanted} and the agent's files to `paths` of `pull_request`")
     text = "\n".join(map(_read_code, parts))
     lost = [one for one in variables if not re.search(rf"\b{one}\b[\"']?\s*:", text)]
     if lost:
@@ -162,7 +172,7 @@ def _list_faults_at_github(
 
 def _list_unknown_stages(root: Path, parts: Sequence[Path], wanted: str) -> Iterator[CheckupFinding]:
     stages, jobs = read_stages(root), [job for part in parts for job in _read_yaml(part).values() if _get(job)]
-    used = [str(job.get("stage", "test")) for job in jobs if wanted in _find_evaluations(job, ".")]
+    used = [str(job.get("stage", "test")) for job in jobs if wanted in dict(_find_evaluations(job, "."))]
     for stage in used if stages else ():
         if stage not in (*stages, ".pre", ".post"):
             fix = f"write `stage: {stages[-1]}` in the job that evaluates"
@@ -190,7 +200,7 @@ def _list_parts(root: Path, path: Path) -> list[Path]:
 
 def _read_code(path: Path) -> str:
     """Return a YAML file without its comments."""
-    return re.sub(r"(^|\s)#.*", "", path.read_text(encoding="utf-8", errors="replace"))
+    return _COMMENT.sub("", path.read_text(encoding="utf-8", errors="replace"))
 
 
 def read_stages(root: Path) -> list[str]:
@@ -200,8 +210,32 @@ def read_stages(root: Path) -> list[str]:
     return [one for one in found if isinstance(one, str) and one] if isinstance(found, list) else []
 
 
-def _evaluates(wanted: str, parts: Iterable[Path]) -> bool:
-    return any(wanted in _find_evaluations(_read_yaml(part), ".") for part in parts)
+def _evaluates(wanted: str, parts: Sequence[Path]) -> bool:
+    return bool(_find_gates(parts, wanted))
+
+
+def _find_gates(parts: Sequence[Path], wanted: str) -> list[Sequence[str]]:
+    """Return why each evaluation of a manifest may fail no pull request; of a good one there is no reason.
+
+    A job of GitLab whose name begins with a dot is a template: it counts in the jobs that extend it.
+    """
+    read = [_read_yaml(part) for part in parts]
+    templates = {name: job for one in read for name, job in one.items() if name.startswith(".")}
+    found = []
+    for one in read:
+        jobs = {name: _extend(job, templates) for name, job in one.items() if name not in templates}
+        found += [weak for manifest, weak in _find_evaluations(jobs, ".") if manifest == wanted]
+    return found
+
+
+def _extend(job: Any, templates: dict[str, Any]) -> Any:
+    bases = [_get(templates, name) for name in _list(_get(job).get("extends", ()))]
+    return {key: value for one in (*bases, job) for key, value in one.items()} if bases else job
+
+
+def _find_weak(parts: Sequence[Path], wanted: str) -> Sequence[str]:
+    """Return why no evaluation of a manifest is sure to fail a pull request: the reasons of the best one."""
+    return min(_find_gates(parts, wanted), key=len, default=())
 
 
 class _Reader(yaml.BaseLoader):
@@ -218,32 +252,77 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _find_evaluations(node: Any, folder: str) -> Iterator[str]:
-    """Yield the manifests that the commands and actions of a workflow evaluate. `folder`: in which they run."""
+def _find_evaluations(node: Any, folder: str, weak: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the manifests that the commands and actions of a workflow evaluate, and why each may fail no pull request.
+
+    `folder`: in which they run. `weak`: the reasons of what they are part of.
+    """
     if isinstance(node, list):
         for value in node:
-            yield from _find_evaluations(value, folder)
+            yield from _find_evaluations(value, folder, weak)
     if not isinstance(node, dict):
         return
     folder = (_get(node, "defaults", "run") or node).get("working-directory", folder)
+    weak = (*weak, *(_describe_key(key, node[key]) for key, is_weak in _WEAK.items() if key in node and is_weak(node[key])))
     if "/evalspec@" in str(node.get("uses")):
         given = _get(node, "with")
-        yield _join(given.get("working-directory", "."), given.get("manifest", "agent.yaml"))
-    for script in (node.get("run"), node.get("script")):
-        here = folder
-        for found in _COMMAND.finditer("\n".join(map(str, script if isinstance(script, list) else [script]))):
-            if found["folder"]:
-                here = _join(here, found["folder"])
-            else:
-                yield _join(here, found["manifest"] or "agent.yaml")
+        yield _join(given.get("working-directory", "."), given.get("manifest", "agent.yaml")), weak
+    for key in ("run", "script"):
+        script = "\n".join(_list(node.get(key, ())))
+        keeps_code = key == "script" or node.get("shell") == "bash" or "pipefail" in script
+        for manifest, operator in _read_script(script, folder):
+            is_lost = operator == "||" or (operator == "|" and not keeps_code)
+            yield manifest, (*weak, f"what follows `{operator}` decides the exit code") if is_lost else weak
     for value in node.values():
-        yield from _find_evaluations(value, folder)
+        yield from _find_evaluations(value, folder, weak)
+
+
+def _read_script(script: str, folder: str) -> Iterator[tuple[str, str]]:
+    """Yield the manifests that a script evaluates, and the operator `|` or `||` behind the command; without one: ""."""
+    for line in re.split(r"&&|;|\n", script.replace("\\\n", " ")):
+        command = _COMMENT.sub("", line)
+        change, evaluate = _CHANGE_FOLDER.fullmatch(command), _EVALUATE.fullmatch(command)
+        if change:
+            folder = _join(folder, change["folder"])
+        elif evaluate and not re.search(r"\s(?:--help|-h)\b", evaluate["rest"]):
+            manifest, operator = _MANIFEST.search(evaluate["rest"]), re.search(r"\|\|?", evaluate["rest"])
+            yield _join(folder, manifest[1] if manifest else "agent.yaml"), operator[0] if operator else ""
+
+
+def _runs_for_requests(rule: Any) -> bool:
+    """Return whether a rule of GitLab lets a job run for merge requests. What a tag stands for is not visible."""
+    condition = _get(rule).get("if", "")
+    is_for_all = not condition or condition.strip() == "$CI_COMMIT_BRANCH"
+    return _get(rule).get("when", "on_success") in _SURE and (is_for_all or "merge_request" in condition)
+
+
+_SURE = ("always", "on_success")
+_WEAK: Mapping[str, Callable[[Any], bool]] = {
+    "if": lambda value: not _ALWAYS.fullmatch(str(value)),
+    "continue-on-error": lambda value: value != "false",
+    "allow_failure": lambda value: value != "false",
+    "when": lambda value: value not in _SURE,
+    "rules": lambda value: isinstance(value, list) and not any(map(_runs_for_requests, value)),
+    "only": lambda value: not {"merge_requests", "branches"} & {*_list(_get(value).get("refs", value))},
+}
+"""Keys of a job or step that may keep a failed gate from failing a pull request, and whether a value does."""
+_FIX_WEAK = "change it: every pull request has to run the gate and to fail with it"
+
+
+def _describe_key(key: str, value: Any) -> str:
+    shown = f": {value}" if isinstance(value, str) else ""
+    return f"not sure to fail a pull request, because of `{key}{shown}`"
 
 
 def _get(node: Any, *keys: str) -> dict[str, Any]:
     for key in keys:
         node = node.get(key) if isinstance(node, dict) else None
     return node if isinstance(node, dict) else {}
+
+
+def _list(value: Any) -> list[str]:
+    """Return a text or the texts of a list; of a mapping its keys."""
+    return [value] if isinstance(value, str) else [str(one) for one in value]
 
 
 def _join(*parts: Any) -> str:

@@ -63,11 +63,11 @@ def check_commands(lines):
 
 def test_github_runs_the_gate_of_a_subfolder(shop):
     said = start(shop)
-    assert f"The workflow installs {PIN}." in said and "wrote .github/workflows/evalspec-bots-shop.yml" in said
+    assert f"The workflow installs {PIN}." in said and "wrote .github/workflows/evalspec-bots--shop.yml" in said
     assert not Path("bots/shop/.github").exists()
-    workflow = yaml.safe_load(Path(".github/workflows/evalspec-bots-shop.yml").read_text())
+    workflow = yaml.safe_load(Path(".github/workflows/evalspec-bots--shop.yml").read_text())
     ((name, job),) = workflow["jobs"].items()
-    assert (name, job["defaults"]["run"]["working-directory"]) == ("evaluate-bots-shop", "bots/shop")
+    assert (name, job["defaults"]["run"]["working-directory"]) == ("evaluate-bots--shop", "bots/shop")
     steps = {step.get("name", step.get("uses")): step for step in job["steps"]}
     assert steps["Install"]["env"] == {"EVALSPEC": PIN}
     check_commands(steps["Install"]["run"].splitlines())
@@ -76,7 +76,7 @@ def test_github_runs_the_gate_of_a_subfolder(shop):
     assert steps["Save it"]["with"]["path"] == "bots/shop/.evalspec/cache"
     assert shop("requirements", "bots/shop/agent.yaml").out.split() == list_requirements()
 
-    added = ".github/workflows/evalspec-bots-shop.yml"
+    added = ".github/workflows/evalspec-bots--shop.yml"
     ok = ["ok: a slim installation", "ok: ciGate is on"]
     assert examine(shop) == [*ok, f"warning: {added} is not in git; commit and push it"]
     git("add", ".")
@@ -93,10 +93,10 @@ def test_a_workflow_that_github_does_not_read_is_reported(shop):
     _, gate, lost, missing = examine(shop)
     assert gate.startswith("warning: ciGate is off, so no threshold fails a pull request; set")
     assert lost.startswith(
-        "warning: bots/shop/.github/workflows/evalspec-bots-shop.yml is not where GitHub reads workflows; remove it"
+        "warning: bots/shop/.github/workflows/evalspec-bots--shop.yml is not where GitHub reads workflows; remove it"
     )
     assert missing.startswith("warning: no workflow of GitHub was found that evaluates bots/shop/agent.yaml; `evalspec")
-    assert shop("init", "--ci", "bots/shop").out.startswith("wrote .github/workflows/evalspec-bots-shop.yml\n")
+    assert shop("init", "--ci", "bots/shop").out.startswith("wrote .github/workflows/evalspec-bots--shop.yml\n")
     assert (
         shop("init", "--ci", "bots").err == "evalspec: bots/agent.yaml: no such file. without --ci, init creates it\n"
     )
@@ -120,7 +120,7 @@ def test_github_passes_the_variables_of_the_manifest(shop, monkeypatch):
         "set spec.api.command, which starts it, or a url that CI reaches",
     ]
     shop("init", "--ci", "--force", "bots/shop")
-    steps = yaml.safe_load(workflow.read_text())["jobs"]["evaluate-bots-shop"]["steps"]
+    steps = yaml.safe_load(workflow.read_text())["jobs"]["evaluate-bots--shop"]["steps"]
     (env,) = (step["env"] for step in steps if step.get("name", "").startswith("Evaluate"))
     assert env == {name: f"${{{{ secrets.{name} }}}}" for name in ("OPENAI_API_KEY", "BOT_KEY", "BOT_TOKEN")}
     content["spec"]["api"]["command"] = ["python", "-m", "agent"]
@@ -139,7 +139,7 @@ def doctor_lines(project):
     [("[lint, check]", "check"), ("[test, deploy]", None), ("[a, !reference [x]]", "a"), (None, None)],
 )
 def test_the_gitlab_job_is_in_a_stage_that_exists(shop, stages, stage):
-    part, main = Path(".gitlab/evalspec-bots-shop.yml"), Path(".gitlab-ci.yml")
+    part, main = Path(".gitlab/evalspec-bots--shop.yml"), Path(".gitlab-ci.yml")
     main.write_text(f"stages: {stages}\n" if stages else "")
     start(shop)
     ((_, job),) = yaml.safe_load(part.read_text()).items()
@@ -158,18 +158,18 @@ def test_an_existing_gitlab_file_is_not_edited(shop):
     Path(".gitlab-ci.yml").write_text(mine)
     said = start(shop)
     assert Path(".gitlab-ci.yml").read_text() == mine and not Path(".github").exists()
-    assert said.endswith("include:\n  - local: .gitlab/evalspec-bots-shop.yml\n")
-    ((name, job),) = yaml.safe_load(Path(".gitlab/evalspec-bots-shop.yml").read_text()).items()
-    assert name == "evalspec-bots-shop" and job["variables"]["EVALSPEC"] == PIN and job["cache"]["paths"]
+    assert said.endswith("include:\n  - local: .gitlab/evalspec-bots--shop.yml\n")
+    ((name, job),) = yaml.safe_load(Path(".gitlab/evalspec-bots--shop.yml").read_text()).items()
+    assert name == "evalspec-bots--shop" and job["variables"]["EVALSPEC"] == PIN and job["cache"]["paths"]
     assert job["script"][1] == "cd bots/shop"
     check_commands(job["script"])
     git("add", ".")
-    line = "`- local: .gitlab/evalspec-bots-shop.yml` below `include:` of .gitlab-ci.yml"
+    line = "`- local: .gitlab/evalspec-bots--shop.yml` below `include:` of .gitlab-ci.yml"
     assert (
         examine(shop)[2] == f"warning: no workflow of GitLab was found that evaluates bots/shop/agent.yaml; add {line}"
     )
     Path(".gitlab-ci.yml").write_text(
-        mine.replace("other.yml\n", "other.yml\n  - local: .gitlab/evalspec-bots-shop.yml\n")
+        mine.replace("other.yml\n", "other.yml\n  - local: .gitlab/evalspec-bots--shop.yml\n")
     )
     assert examine(shop)[2] == "ok: .gitlab-ci.yml evaluates bots/shop/agent.yaml"
 
@@ -179,9 +179,9 @@ def test_the_gitlab_job_runs_as_written(shop, tmp_path, monkeypatch):
     git("remote", "add", "origin", "https://gitlab.com/team/shop.git")
     start(shop)
     assert yaml.safe_load(Path(".gitlab-ci.yml").read_text()) == {
-        "include": [{"local": ".gitlab/evalspec-bots-shop.yml"}]
+        "include": [{"local": ".gitlab/evalspec-bots--shop.yml"}]
     }
-    (job,) = yaml.safe_load(Path(".gitlab/evalspec-bots-shop.yml").read_text()).values()
+    (job,) = yaml.safe_load(Path(".gitlab/evalspec-bots--shop.yml").read_text()).values()
     script = "\n".join(line for line in job["script"] if not line.startswith("pip install"))
     monkeypatch.setenv("CI_PROJECT_DIR", str(tmp_path))
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
@@ -195,8 +195,8 @@ def test_both_platforms_get_a_workflow_if_the_repository_has_both(shop):
     Path(".github").mkdir()
     Path(".gitlab-ci.yml").write_text("")
     start(shop)
-    assert Path(".github/workflows/evalspec-bots-shop.yml").is_file()
-    assert Path(".gitlab/evalspec-bots-shop.yml").is_file()
+    assert Path(".github/workflows/evalspec-bots--shop.yml").is_file()
+    assert Path(".gitlab/evalspec-bots--shop.yml").is_file()
 
 
 def test_a_wheel_that_nobody_built_is_reported(shop, tmp_path_factory, monkeypatch):
@@ -221,6 +221,12 @@ def test_a_wheel_that_nobody_built_is_reported(shop, tmp_path_factory, monkeypat
         ("evalspec evaluate agent.yaml", False),
         ("# evalspec evaluate bots/shop/agent.yaml", False),
         ("evalspec validate bots/shop/agent.yaml", False),
+        ("cd bots && cd shop && evalspec evaluate 'agent.yaml' # | tee log", True),
+        ("set -o pipefail\nevalspec evaluate \\\n  bots/shop/agent.yaml | tee log", True),
+        ("echo evalspec evaluate bots/shop/agent.yaml", False),
+        ("evalspec evaluate bots/shop/agent.yaml --help", False),
+        ("evalspec evaluate bots/shop/agent.yaml || true", False),
+        ("evalspec evaluate bots/shop/agent.yaml | tee log", False),
     ],
 )
 def test_commands_of_own_workflows_are_read(shop, script, evaluates):
@@ -232,6 +238,71 @@ def test_commands_of_own_workflows_are_read(shop, script, evaluates):
     uses = {"uses": "o/evalspec@main", "with": {"working-directory": "bots/shop"}}
     path.write_text(json.dumps({"on": ["pull_request"], "jobs": {"a": {"steps": [uses]}}}))
     assert examine(shop)[2].startswith("ok: ")
+
+
+GATE = {"run": "evalspec evaluate bots/shop/agent.yaml"}
+ON = ["pull_request"]
+
+
+@pytest.mark.parametrize(
+    ("on", "job", "step", "said"),
+    [
+        (ON, {}, {"if": "always()"}, ""),
+        (ON, {"if": "github.event_name == 'pull_request'"}, {}, ""),
+        ({"pull_request": {"paths": ["bots/**"], "types": ["opened", "synchronize"]}}, {}, {}, ""),
+        ("pull_request_target", {}, {}, "does not run for pull requests; "),
+        ({"pull_request": {"types": ["closed"]}}, {}, {}, "does not run when commits are added to a pull request; "),
+        ({"pull_request": {"paths": ["docs/**"]}}, {}, {}, "does not run for a pull request that changes bots/shop/a"),
+        (ON, {}, {"if": False}, "evaluates bots/shop/agent.yaml, but not sure to fail a pull request, because of `if: f"),
+        (ON, {"if": "github.event_name == 'push'"}, {}, "because of `if: github.event_name == 'push'`; "),
+        (ON, {"continue-on-error": True}, {}, "because of `continue-on-error: true`; "),
+    ],
+)
+def test_a_gate_of_github_that_may_fail_nobody_is_reported(shop, on, job, step, said):
+    start(shop)
+    (path,) = Path(".github/workflows").iterdir()
+    path.write_text(json.dumps({"on": on, "jobs": {"a": {**job, "steps": [{**GATE, **step}]}}}))
+    git("add", ".")
+    line = examine(shop)[2]
+    assert (line.startswith("warning: ") and said in line) if said else line.startswith("ok: "), line
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        ({"rules": [{"if": "$CI_PIPELINE_SOURCE == 'merge_request_event'"}]}, ""),
+        ({"only": ["merge_requests"]}, ""),
+        ({"extends": ".gate", "script": ["evalspec evaluate bots/shop/agent.yaml"]}, ""),
+        ({"allow_failure": True}, "`allow_failure: true`"),
+        ({"when": "manual"}, "`when: manual`"),
+        ({"rules": [{"if": "$CI_COMMIT_TAG"}, {"when": "never"}]}, "`rules`"),
+        ({"only": ["tags"]}, "`only`"),
+    ],
+)
+def test_a_gate_of_gitlab_that_may_fail_nobody_is_reported(shop, job, said):
+    Path(".gitlab-ci.yml").touch()
+    start(shop)
+    gate = {"script": ["evalspec evaluate bots/shop/agent.yaml"], **job}
+    Path(".gitlab-ci.yml").write_text(json.dumps({"gate": gate}))
+    git("add", ".")
+    line = examine(shop)[2]
+    assert (line.startswith("warning: ") and said in line) if said else line.startswith("ok: "), line
+    Path(".gitlab-ci.yml").write_text(json.dumps({".gate": gate}))
+    assert "no workflow of GitLab was found" in examine(shop)[2], "a template runs only in what extends it"
+    Path(".gitlab-ci.yml").write_text(json.dumps({".gate": gate, "gate": {"extends": [".gate"]}}))
+    assert "no workflow of GitLab was found" not in examine(shop)[2]
+
+
+def test_folders_with_similar_names_have_workflows_of_their_own(shop):
+    folders = ["a/b", "a-b", "a--b", "a_b", "é", "ü", "a/-b", "."]
+    for folder in folders:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        Path(folder, "bot.py").write_text(BOT)
+        done = shop("init", folder, "--agent", "bot:answer", "--data", "q.csv", "--force")
+        assert done.code == 0, done.err
+    names = [path.name for path in Path(".github/workflows").iterdir()]
+    assert len(names) == len(folders) and {"evalspec-a--b.yml", "evalspec-a-b.yml", "evalspec.yml"} <= {*names}
+    assert all(name.isascii() for name in names)
 
 
 @pytest.mark.parametrize("origin", [None, PINNED, PINNED | {"url": "https://user:token@example.com/o/e"}])

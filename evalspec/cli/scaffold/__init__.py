@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from evalspec.api.repository import GITHUB, GITLAB, GITLAB_MAIN, WHEEL, Repository, read_stages
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.foreign_text import inert
+from evalspec.base.json_text import compute_digest
 from evalspec.base.plural import counted
 from evalspec.inputs.datasets.base import DatasetFormat, Source
 from evalspec.inputs.datasets.load import discard, load_dataset
@@ -194,7 +195,8 @@ def render_workflows(repository: Repository, source: str | None, manifest: str) 
     `manifest`: its text, whose variables the workflow of GitHub passes. Jobs of GitLab have them already.
     """
     folder = repository.folder
-    gate, job = ("-".join([word, *re.findall("[A-Za-z0-9]+", folder)]) for word in ("evalspec", "evaluate"))
+    suffix = "" if folder == "." else f"-{_name_of(folder)}"
+    gate, job = f"evalspec{suffix}", f"evaluate{suffix}"
     prefix = "" if folder == "." else f"{folder}/"
     values = {
         "NAME-OF-GATE": gate,
@@ -217,6 +219,13 @@ def render_workflows(repository: Repository, source: str | None, manifest: str) 
     if GITLAB in repository.platforms and not (repository.root / GITLAB_MAIN).exists():
         found[GITLAB_MAIN] = f"include:\n  - local: .gitlab/{gate}.yml\n"
     return found
+
+
+def _name_of(folder: str) -> str:
+    """Return a name of ASCII letters that no other folder has: with a digest, unless it is of words and dashes."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", folder.replace("/", "--")).strip("-")
+    is_plain = re.fullmatch(r"\w+(-\w+)*(/\w+(-\w+)*)*", folder, re.ASCII)
+    return name if is_plain else "-".join(filter(None, [name, compute_digest(folder)[:8]]))
 
 
 def _render_stage(stages: Sequence[str]) -> str:

@@ -57,6 +57,7 @@ from evalspec.scoring.judge.usage import JudgeListener
 _FOLDER = "evalspec-node-"
 _COLLECT_SECONDS = 0.05
 """How long a node collects before it hands over. A kill costs no more than this, beside what is in flight."""
+_STEPS = 4
 _SECONDS_ALONE = 0.5
 """A node that hears nothing for so long begins no attempt, because nobody may be left to keep the reply."""
 
@@ -104,9 +105,11 @@ class Outbox:
             self._news.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), _COLLECT_SECONDS)
-        if self._found:
+        for _ in range(_STEPS if self._found else 0):
             is_urgent = any(isinstance(one, Ask) for one in self._found)
             await asyncio.sleep(_COLLECT_SECONDS / (25 if is_urgent else 5))
+            if is_urgent or len(self._found) > len(self._jobs):  # it waits for an answer, or is soon without work
+                break
         self.budget.give_back(is_idle=not self._jobs)
         found, self._found = self._found, []
         return found
@@ -190,6 +193,7 @@ class Node:
 
     def __init__(self) -> None:
         self._opened = AsyncExitStack()
+        self._to_score: asyncio.Queue[Scorable] = asyncio.Queue()
 
     async def start(self, data: bytes, node: int) -> bytes:
         """Build what is needed. Returns a Welcome, or a NodeRefused without having asked anything.
@@ -221,6 +225,7 @@ class Node:
             services.cache.report_to(services.usage, JudgeListener(says=outbox.say))
         await preload(self._plan)
         self._worker = await self._opened.enter_async_context(work_here(self._plan, outbox, outbox))
+        self._opened.callback(asyncio.create_task(self._score_all()).cancel)
         has_agent = self._plan.target is not None or self._plan.agent is not None
         self._asking = asyncio.create_task(self._worker.ask_agent(outbox)) if has_agent else None
         return encode([Welcome(node, socket.gethostname(), _name_machine(), redaction.describe())])
@@ -235,10 +240,15 @@ class Node:
         for task in decode(data):
             scorable = self._outbox.take_on(task) if isinstance(task, Task) else None
             if scorable is not None:
-                await self._worker.score(scorable)
+                self._to_score.put_nowait(scorable)
         if self._asking is not None and self._asking.done():
             self._asking.result()  # it ended before its time
         return encode(await self._outbox.collect())
+
+    async def _score_all(self) -> None:
+        """Have replies scored until cancelled. What is found is handed over meanwhile, however long scoring takes."""
+        while True:
+            await self._worker.score(await self._to_score.get())
 
     async def finish(self) -> bytes:
         """Close everything. Returns what was found since the last call, and a Farewell."""
@@ -291,7 +301,10 @@ def _open_folder(opened: AsyncExitStack) -> Path:
         with suppress(Timeout, OSError), FileLock(lock, timeout=0):
             shutil.rmtree(lock.parent)
     folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix=_FOLDER)))
-    opened.enter_context(FileLock(folder / LOCK_NAME))
+    try:
+        opened.enter_context(FileLock(folder / LOCK_NAME))
+    except FileNotFoundError:  # another node that starts now took it for the folder of a node that was killed
+        return _open_folder(opened)
     return folder
 
 
