@@ -225,7 +225,7 @@ def _find_gates(parts: Sequence[Path], wanted: str) -> list[Sequence[str]]:
     """
     read = [_read_yaml(part) for part in parts]
     templates = {name: job for one in read for name, job in one.items() if name.startswith(".")}
-    found = []
+    found: list[Sequence[str]] = []
     for one in read:
         jobs = {name: _extend(job, templates) for name, job in one.items() if name not in templates}
         found += [weak for manifest, weak in _find_evaluations(jobs, ".") if manifest == wanted]
