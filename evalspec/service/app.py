@@ -12,6 +12,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from evalspec import __version__
 from evalspec.base.errors import StoreError
 from evalspec.service import (
+    baselines_api,
     compare_api,
     datasets_api,
     evaluation_comparison_api,
@@ -61,6 +62,8 @@ ROUTERS = (
     reports_api.ROUTER,
     pushes_api.JSON_ROUTER,
     pushes_api.ROUTER,
+    pushes_api.FILES,
+    baselines_api.ROUTER,
     compare_api.ROUTER,
     runs_api.TRENDS,
     gold_api.ROUTER,

@@ -93,6 +93,21 @@ RUN_DATASETS = Table(
 )
 """The datasets of the runs in the index, with the value of every metric."""
 
+BASELINES = Table(
+    "baselines",
+    METADATA,
+    Column("namespace", String(64), primary_key=True),
+    Column("name", String(100), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("file", Text, nullable=False),
+    Column("reason", Text),
+)
+"""Every promotion of a run to a baseline, numbered from 1 for each name: the newest counts, the others are its history.
+`file`: the document, in the folder of baselines of the store. `reason`: why its losses were accepted, or null."""
+
 AUDIT = Table(
     "audit",
     METADATA,

@@ -29,6 +29,7 @@ CHANGES = {
     ("POST", "/v1/pushes"): PUSHING,
     ("PUT", "/v1/pushes/{push_id}/files/{name}"): PUSHING,
     ("POST", "/v1/pushes/{push_id}/commit"): PUSHING,
+    ("POST", "/v1/baselines/{name}"): REVIEWING,
     ("POST", "/v1/runs/{run_id}/labels"): REVIEWING,
     ("POST", "/v1/runs/{run_id}/labels/import"): REVIEWING,
     ("DELETE", "/v1/runs/{run_id}/labels"): REVIEWING,
@@ -50,6 +51,7 @@ CHANGES = {
 READS = {
     ("GET", "/v1/gold/{name}/next"): REVIEWING,
     ("GET", "/v1/audit"): {Scope.ADMIN},
+    ("GET", "/v1/baselines/{name}"): READING | PUSHING,
     ("GET", "/v1/runs/{run_id}/labels/export"): RUNNING,
     ("GET", "/v1/runs/{run_id}/labels/calibration"): RUNNING,
     ("GET", "/runs/{run_id}/labels/calibration"): RUNNING,

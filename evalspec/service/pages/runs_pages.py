@@ -24,6 +24,7 @@ from evalspec.reports.markup.views import draw_inner, draw_shown_parts
 from evalspec.reports.view.parts import TONES, name
 from evalspec.runs.store.files import DiskFull
 from evalspec.service import jobs, jobs_api, reports_api, runs_api
+from evalspec.service.baselines_api import list_promotions
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.database import read_clock, reading
 from evalspec.service.jobs import Job, JobStatus
@@ -241,6 +242,7 @@ def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
         origin=describe_origin(entry),
         build_url=None if entry.origin.ci is None else entry.origin.ci.url,
         pushed_by=entry.origin.pushed_by,
+        promotions=list_promotions(visit.access.engine, visit.namespace, run_id=run_id),
         forms=[(reporter.name, reporter.suffixes[0]) for reporter in REPORTERS],
     )
 
