@@ -23,6 +23,7 @@ from evalspec.service.webhooks import Webhook, send_signed
 from servers.ports import find_free_port
 from servers.service import LocalServer, wait_for
 from service.pages.shops import building
+from stored_log import edit_description
 
 KEY = b"0123456789abcdef0123456789abcdef"
 SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
@@ -222,24 +223,24 @@ def test_a_run_that_a_limit_ended_is_reported(alerting, receiver, projects, monk
     assert (body["event"], body["verdict"], body["previous_verdict"]) == ("budget_spent", "INCOMPLETE", None)
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "127.0.0.1",
-        "localhost",
-        "10.0.0.1",
-        "169.254.169.254",
-        "0.0.0.0",
-        "2130706433",
-        "224.0.0.1",
-        "[::1]",
-        "[fd00::1]",
-        "[::ffff:127.0.0.1]",
-        "[64:ff9b::7f00:1]",
-        "[2002:7f00:1::]",
-        "[ff02::1]",
-    ],
-)
+def test_a_judge_that_has_drifted_is_reported_once(alerting, receiver, add_run, projects):
+    alerting(receiver.url).stop()
+    for state in ("unchanged", "drifted", "drifted"):
+        folder = projects["shop"] / ".evalspec" / "runs" / add_run().id
+        recorded = json.loads((folder / "run.json").read_text())["fingerprint"]
+        drifts = {"qa": {"exact_match": {"calibration": "R", "state": state}}}
+        edit_description(folder, fingerprint={**recorded, "judgeDrifts": drifts})
+    server = alerting(receiver.url)
+    (body,) = wait_for(lambda: receiver.bodies)
+    assert (body["event"], body["verdict"], body["previous_verdict"]) == ("judge_drifted", "PASS", "PASS")
+    assert len(states_of(server)) == 1
+
+
+PRIVATE = ["127.0.0.1", "localhost", "10.0.0.1", "169.254.169.254", "0.0.0.0", "2130706433", "224.0.0.1"]
+PRIVATE_V6 = ["::1", "fd00::1", "ff02::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::"]
+
+
+@pytest.mark.parametrize("host", [*PRIVATE, *(f"[{one}]" for one in PRIVATE_V6)])
 def test_only_public_addresses_are_used(monkeypatch, host):
     monkeypatch.setenv("HOOK", f"https://{host}/hook")
     monkeypatch.setenv("HOOK_SECRET", SECRET)
