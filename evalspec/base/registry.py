@@ -15,7 +15,7 @@ from evalspec.base.trust import Act, current_trust
 
 T = TypeVar("T")
 
-_MOST = 60
+_MOST = 20
 """Names that a fix lists. A gold set has thousands of triples."""
 
 

@@ -244,12 +244,13 @@ def test_comparisons_say_only_what_the_data_show(worked, retriever, projects, tm
     assert round_numbers(better) == round_numbers(describe_perfect(better))
     of_means = evaluate(client, "better", compat="mixpeek")
     changed = queries(60)
-    for query in changed[7:11]:
-        query["relevant_documents"] = ["x"]
+    changed[7]["relevant_documents"] = ["x"]
     post(client, changed)
+    edited = evaluate(client, "better")
+    post(client, [{**query, "relevant_documents": ["x"]} for query in changed])
     other = evaluate(client, "better")
     listed = client.get("/v1/runs", params={"kind": "retriever"}).json()["runs"]
-    assert {run["runId"] for run in listed} == {one["run_id"] for one in (plain, better, of_means, other)}
+    assert {run["runId"] for run in listed} == {one["run_id"] for one in (plain, better, of_means, edited, other)}
     assert client.get("/v1/runs", params={"kind": "agent"}).json()["runs"] == []
     ids = {"baseline": plain["evaluation_id"], "candidate": better["evaluation_id"]}
     rows = {row["metric"]: row for row in client.get(COMPARE, params=ids).json()["rows"]}
@@ -261,6 +262,9 @@ def test_comparisons_say_only_what_the_data_show(worked, retriever, projects, tm
     assert first["no_relative_delta"] == "the baseline is 0"
     assert (recall["delta"], recall["change"]) == (0.0, "no difference shown")
 
+    ids["candidate"] = edited["evaluation_id"]
+    rows = {row["metric"]: row for row in client.get(COMPARE, params=ids).json()["rows"]}
+    assert (rows["MRR"]["change"], rows["MRR"]["pairs"]) == ("improved", 59), "without the query that changed"
     ids["candidate"] = [of_means["evaluation_id"], other["evaluation_id"]]
     table = client.get(COMPARE, params=ids).json()
     found = {(row["evaluation_id"], row["metric"]): row for row in table["rows"]}
@@ -269,10 +273,11 @@ def test_comparisons_say_only_what_the_data_show(worked, retriever, projects, tm
     assert "other formulas" in f1["statement"]
     assert found[of_means["evaluation_id"], "MAP"]["change"] == "improved"
     assert {row["change"] for (id, _), row in found.items() if id == other["evaluation_id"]} == {"not comparable"}
-    assert table["candidates"][1]["mismatches"] == ["dataset golden: 1 sample changed: q7"]
+    why = "dataset golden: 60 samples changed (q0, q1, q2, q3, q4, …) of 60, none is the same"
+    assert table["candidates"][1]["mismatches"] == [why]
     shown = client.get(COMPARE, params=ids, headers={"Accept": "text/markdown"})
     assert shown.headers["content-type"].startswith("text/markdown")
-    assert "> not comparable: `dataset golden: 1 sample changed: q7`" in shown.text
+    assert f"> not comparable: `{why}`" in shown.text
     ids["candidate"] = evaluate(client, "better", version=1, k_values=[3], metrics=["ndcg"])["evaluation_id"]
     assert "no metric at the same k in common" in client.get(COMPARE, params=ids).json()["detail"]
     check_restored(projects, tmp_path, plain)

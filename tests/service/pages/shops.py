@@ -106,10 +106,10 @@ def building(branch: str, pull_request: str = "false") -> Iterator[None]:
 
 
 def change_shop(folder: Path) -> None:
-    """Expect another answer to the first samples: to more than a twentieth, which ciGate.maxRemoved allows."""
+    """Expect another answer to every sample."""
     path = folder / "answers.jsonl"
-    first, second, *others = map(json.loads, path.read_text().splitlines())
-    _write_lines(path, [{**one, "expected": "Nobody knows."} for one in (first, second)] + others)
+    samples = map(json.loads, path.read_text().splitlines())
+    _write_lines(path, [{**sample, "expected": "Nobody knows."} for sample in samples])
 
 
 def write_hostile_shop(folder: Path, texts: dict[str, str]) -> Path:
