@@ -50,6 +50,16 @@ def _limit(
     metavar="ADDRESS",
     help="Believe X-Forwarded-For and -Proto from this address or network; repeatable.",
 )
+@option(
+    "--alert",
+    "alerts",
+    multiple=True,
+    metavar="NS:URL=SECRET",
+    help="Send alerts of namespace NS to a webhook. URL and SECRET are names of variables, which have its url and the "
+    "secret that signs (whsec_…); repeatable.",
+)
+@option("--alert-private", is_flag=True, help="Let webhooks have http urls, and addresses that are not public.")
+@option("--public-url", metavar="URL", help="Address of this server in the links of alerts.")
 @option("--login-user", metavar="EMAIL", help="Whom the printed link logs in. Default: the user of the system.")
 @max_runs_option
 @_limit("--calls-a-day", "calls_a_day", "Calls of targets per namespace in 24 hours.")
@@ -69,9 +79,12 @@ def command(
     lease_seconds: float,
     names: tuple[str, ...],
     proxies: tuple[str, ...],
+    alerts: tuple[str, ...],
+    public_url: str | None,
     login_user: str | None,
     max_runs: int,
     *,
+    alert_private: bool,
     reindex: bool,
     is_check: bool,
     **limits: Any,
@@ -83,12 +96,13 @@ def command(
       evalspec serve
       evalspec serve --project shop=./shop --project docs=./docs --workers 2
       evalspec serve --host 0.0.0.0 --server-name evals.example.com
+      evalspec serve --alert default:SLACK_URL=ALERT_SECRET
     """
     if login_user is not None:
         check_user(login_user, "--login-user")
     from evalspec.base.collector import growing
     from evalspec.service.isolation import check_isolation
-    from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_proxies
+    from evalspec.service.settings import ServiceLimits, ServiceSettings, declare_alerts, parse_proxies
 
     with growing():  # the server answers a sixth of a second earlier
         from evalspec.service.connections import listen
@@ -103,6 +117,8 @@ def command(
         workers=workers,
         lease_seconds=lease_seconds,
         limits=ServiceLimits(concurrent_runs=max_runs, **limits),
+        alerts=declare_alerts(code["projects"], alerts, allows_private=alert_private),
+        public_url=public_url and public_url.rstrip("/"),
         **code,
     )
     check_isolation(settings)

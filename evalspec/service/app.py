@@ -28,6 +28,7 @@ from evalspec.service import (
     sessions,
 )
 from evalspec.service.access import Service, build_service
+from evalspec.service.alerts import keep_alerting
 from evalspec.service.guard import Guard
 from evalspec.service.observing import Metrics, Observer
 from evalspec.service.openapi import document_app
@@ -51,7 +52,7 @@ from evalspec.service.settings import ServiceSettings
 _SUMMARY = "Evaluations of RAG agents and retrievers, over the runs of a project."
 
 _INDEX_SECONDS = 10.0
-"""How long a server that stops waits for the index of one namespace."""
+"""How long a server that stops waits for the index of one namespace, and for an alert that is being sent."""
 
 ROUTERS = (
     jobs_api.ROUTER,
@@ -101,9 +102,18 @@ def create_app(settings: ServiceSettings, engine: Engine) -> FastAPI:
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         indexing = threading.Thread(target=_refresh, args=(service,), name="index", daemon=True)
         indexing.start()
+        stop = threading.Event()
+        alerting = [
+            threading.Thread(target=keep_alerting, args=(engine, settings, service.runs[name], name, stop), daemon=True)
+            for name in settings.alerts
+        ]
+        for thread in alerting:
+            thread.start()
         yield
         service.stopping.set()
-        await run_in_threadpool(indexing.join, _INDEX_SECONDS)  # it has a connection
+        stop.set()
+        for thread in (indexing, *alerting):
+            await run_in_threadpool(thread.join, _INDEX_SECONDS)  # it has a connection
         engine.dispose()
 
     app = FastAPI(

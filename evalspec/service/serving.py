@@ -25,7 +25,7 @@ from evalspec.base.errors import EvalspecError, InvalidInput, Problem, StoreErro
 from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.model.typed_json import parse_document, read_bytes
 from evalspec.runs.store.run_store import read_timestamp
-from evalspec.service import audit, jobs
+from evalspec.service import alerts, audit, jobs
 from evalspec.service.app import create_app
 from evalspec.service.connections import ServiceConnection, listen
 from evalspec.service.database import (
@@ -257,6 +257,7 @@ def purge_expired(engine: Engine, settings: ServiceSettings) -> None:
     """
     purge_tokens(engine, TOKEN_DAYS)
     audit.purge_entries(engine, settings.limits.audit_days)
+    alerts.purge_alerts(engine, settings.limits.audit_days)
     days = settings.limits.retention_days
     steps: dict[str, Callable[[Project], object]] = {
         "uploads were not deleted": delete_expired,

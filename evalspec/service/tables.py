@@ -13,8 +13,11 @@ PROJECTS = Table(
     METADATA,
     Column("namespace", String(64), primary_key=True),
     Column("store_id", String(32), nullable=False),
+    Column("alerts", JSON),
 )
-"""The store of each namespace, so that a worker with another folder is recognized."""
+"""The store of each namespace, so that a worker with another folder is recognized.
+
+`alerts`: since when there are any, and the last state of each branch."""
 
 TOKENS = Table(
     "tokens",
@@ -124,3 +127,18 @@ AUDIT = Table(
     Index("audit_by_time", "at"),
 )
 """Who did what: every request that changes something, and every refusal. Ids are random, so they count nothing."""
+
+ALERTS = Table(
+    "alerts",
+    METADATA,
+    Column("id", String(48), primary_key=True),
+    Column("namespace", String(64), nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_at", Float, nullable=False),
+    Column("error", Text),
+    Index("alerts_by_namespace", "namespace", "created_at"),
+)
+"""What is sent to webhooks. `next_at`: when a pending alert is due, or one that is being sent if its sender dies."""
