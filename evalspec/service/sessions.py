@@ -1,7 +1,13 @@
-"""Sessions of people: a one-time link opens one. Its secret is in a cookie that scripts and other sites cannot use."""
+"""Sessions of people, opened by a one-time link or at an identity provider.
 
+The secret of a session is in a cookie that scripts and other sites cannot use.
+"""
+
+import re
+import secrets
 from http import HTTPStatus
 from typing import Annotated, Any
+from urllib.parse import quote, unquote, urlsplit
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -9,14 +15,33 @@ from sqlalchemy import Engine
 
 from evalspec.service.access import identify, service_of
 from evalspec.service.audit import record
-from evalspec.service.origins import SESSION_COOKIE
+from evalspec.service.guard import find_address
+from evalspec.service.oidc import Issuer
+from evalspec.service.origins import CALLBACK, SESSION_COOKIE
 from evalspec.service.pages.browser_problems import wants_page
 from evalspec.service.pages.templating import render_page
+from evalspec.service.people import welcome
 from evalspec.service.problems import ApiProblem
-from evalspec.service.tokens import LOGIN, SESSION, Caller, Scope, create_token, find_caller, parse_id, revoke_token
+from evalspec.service.tokens import (
+    LOGIN,
+    SESSION,
+    Caller,
+    ProjectRole,
+    Scope,
+    create_token,
+    find_caller,
+    parse_id,
+    revoke_token,
+)
 
 ROUTER = APIRouter(include_in_schema=False)
 PATH = "/login"
+
+_START = "/runs"
+_LOCAL = re.compile(r"/(?![/\\])[!-\[\]-~]*")
+"""The path of a page here. Browsers read `//` and a backslash as the beginning of a host."""
+_BROWSER_COOKIE = "evalspec_login"
+"""What binds a login at the issuer to the browser: a secret, and the page to show afterwards."""
 
 LINK_SECONDS = 600.0
 SESSION_SECONDS = 12 * 3600.0
@@ -30,9 +55,11 @@ def create_link(engine: Engine, user: str, scopes: list[Scope], namespaces: list
 
 
 @ROUTER.get(PATH)
-def show_login() -> HTMLResponse:
+def show_login(request: Request, code: str = "") -> HTMLResponse:
     """Show a button. Programs that follow links in messages do not press it, so they do not use up the link."""
-    return render_page("login.html", None, user=None)
+    issuer = service_of(request).issuer
+    host = urlsplit(issuer.settings.issuer).netloc if issuer and not code else None
+    return render_page("login.html", None, user=None, host=host)
 
 
 @ROUTER.post(PATH)
@@ -44,10 +71,60 @@ def log_in(request: Request, code: Annotated[str, Query(max_length=200)] = "") -
         detail = "the link is used or expired; start the server again, or run evalspec token create --login"
         raise ApiProblem(HTTPStatus.UNAUTHORIZED, detail)
     request.state.caller = person
+    welcome(engine, person.user)
     session = create_token(engine, person.user, person.scopes, person.namespaces, SESSION_SECONDS, SESSION)
-    response = render_page("login.html", None, user=person.user)
+    return _open_session(request, person.user, session, _START)
+
+
+def _open_session(request: Request, user: str, session: str, place: str) -> HTMLResponse:
+    """Return a page that leads to a place. Browsers do not send the cookie along with a redirect of another site."""
+    response = render_page("login.html", None, user=user, place=place)
     response.set_cookie(SESSION_COOKIE, session, max_age=int(SESSION_SECONDS), **_describe_cookie(request))
     return response
+
+
+@ROUTER.get(f"{PATH}/start")
+def start_login(request: Request, next: Annotated[str, Query(max_length=2000)] = _START) -> Response:
+    """Send the browser to the identity provider. `next`: the page to show afterwards."""
+    secret = secrets.token_urlsafe(32)
+    response = RedirectResponse(_require_issuer(request).begin(secret, _find_callback(request)), HTTPStatus.SEE_OTHER)
+    cookie = _describe_cookie(request) | {"samesite": "lax", "path": PATH}
+    response.set_cookie(_BROWSER_COOKIE, f"{secret}.{quote(next)}", max_age=int(LINK_SECONDS), **cookie)
+    return response
+
+
+@ROUTER.get(CALLBACK)
+def finish_login(request: Request) -> HTMLResponse:
+    """Open a session for whom the identity provider has sent back."""
+    issuer, engine = _require_issuer(request), service_of(request).engine
+    secret, _, place = request.cookies.get(_BROWSER_COOKIE, "").partition(".")
+    identity = issuer.finish(secret, request.query_params, _find_callback(request))
+    default = issuer.settings.default_role
+    welcome(engine, identity.user, identity.roles, ProjectRole(default) if default else None)
+    session = create_token(
+        engine, identity.user, [Scope.ADMIN], None, SESSION_SECONDS, SESSION, granted_by=identity.user
+    )
+    person = find_caller(engine, session, SESSION)
+    if person is None:
+        raise ApiProblem(HTTPStatus.FORBIDDEN, f"{identity.user} is disabled; ask an admin")
+    request.state.caller = person
+    record(engine, "login", user=person.user, token_id=person.token_id, address=find_address(request.scope))
+    found = unquote(place)
+    response = _open_session(request, person.user, session, found if _LOCAL.fullmatch(found) else _START)
+    response.delete_cookie(_BROWSER_COOKIE, **_describe_cookie(request) | {"samesite": "lax", "path": PATH})
+    return response
+
+
+def _require_issuer(request: Request) -> Issuer:
+    issuer = service_of(request).issuer
+    if issuer is None:
+        raise ApiProblem(HTTPStatus.UNAUTHORIZED, "this server has no identity provider (serve --oidc-issuer)")
+    return issuer
+
+
+def _find_callback(request: Request) -> str:
+    """Return where the issuer sends the browser back to. The guard has checked the Host header."""
+    return f"{request.url.scheme}://{request.headers['host']}{CALLBACK}"
 
 
 @ROUTER.post("/logout", status_code=HTTPStatus.NO_CONTENT)

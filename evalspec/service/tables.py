@@ -28,8 +28,43 @@ TOKENS = Table(
     Column("created_at", Float, nullable=False),
     Column("expires_at", Float, nullable=False),
     Column("revoked_at", Float),
+    Column("granted_by", Text),
 )
-"""Tokens, sessions and login links (`kind`). Only their SHA-256 is stored. `namespaces` null: all."""
+"""Tokens, sessions and login links (`kind`). Only their SHA-256 is stored. `namespaces` null: all. `granted_by`: the
+person whose roles limit what is permitted; null: the operator created it."""
+
+PEOPLE = Table(
+    "people",
+    METADATA,
+    Column("user", String(300), primary_key=True),
+    Column("first_seen", Float),
+    Column("last_seen", Float),
+    Column("disabled_at", Float),
+)
+"""Who has logged in, or was given a role before."""
+
+ROLES = Table(
+    "roles",
+    METADATA,
+    Column("user", String(300), primary_key=True),
+    Column("namespace", String(64), primary_key=True),
+    Column("role", String(16), nullable=False),
+)
+"""The roles of people. `namespace` `*`: every one."""
+
+QUEUES = Table(
+    "queues",
+    METADATA,
+    Column("id", String(32), primary_key=True),
+    Column("namespace", String(64), nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("filters", JSON, nullable=False),
+    Column("assigned_by", Text, nullable=False),
+    Column("assigned_at", Float, nullable=False),
+    Index("queues_by_user", "namespace", "user"),
+)
+"""What people are asked to label. `filters`: of the page on which they label."""
 
 JOBS = Table(
     "jobs",
