@@ -37,7 +37,6 @@ from evalspec.service.pages import (
     gold_pages,
     labelling_pages,
     labels_pages,
-    people_pages,
     review_pages,
     runs_pages,
     samples_pages,
@@ -82,7 +81,6 @@ ROUTERS = (
     review_pages.ROUTER,
     datasets_pages.ROUTER,
     upload_pages.ROUTER,
-    people_pages.ROUTER,
 )
 """The routers, in the order in which their routes are tried."""
 

@@ -1,4 +1,4 @@
-"""People of the pages: when they logged in, their roles, and the queues of labels that are assigned to them.
+"""People of the pages: when they logged in, and their roles.
 
 A role limits the sessions and tokens that a person was granted, from the next request on.
 """

@@ -52,20 +52,6 @@ ROLES = Table(
 )
 """The roles of people. `namespace` `*`: every one."""
 
-QUEUES = Table(
-    "queues",
-    METADATA,
-    Column("id", String(32), primary_key=True),
-    Column("namespace", String(64), nullable=False),
-    Column("run_id", Text, nullable=False),
-    Column("user", Text, nullable=False),
-    Column("filters", JSON, nullable=False),
-    Column("assigned_by", Text, nullable=False),
-    Column("assigned_at", Float, nullable=False),
-    Index("queues_by_user", "namespace", "user"),
-)
-"""What people are asked to label. `filters`: of the page on which they label."""
-
 JOBS = Table(
     "jobs",
     METADATA,

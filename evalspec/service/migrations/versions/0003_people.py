@@ -1,4 +1,4 @@
-"""People, their roles, and the queues that are assigned to them."""
+"""People and their roles."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -25,15 +25,3 @@ def upgrade() -> None:
         sa.Column("role", sa.String(length=16), nullable=False),
         sa.PrimaryKeyConstraint("user", "namespace"),
     )
-    op.create_table(
-        "queues",
-        sa.Column("id", sa.String(length=32), nullable=False),
-        sa.Column("namespace", sa.String(length=64), nullable=False),
-        sa.Column("run_id", sa.Text(), nullable=False),
-        sa.Column("user", sa.Text(), nullable=False),
-        sa.Column("filters", sa.JSON(), nullable=False),
-        sa.Column("assigned_by", sa.Text(), nullable=False),
-        sa.Column("assigned_at", sa.Float(), nullable=False),
-        sa.PrimaryKeyConstraint("id"),
-    )
-    op.create_index("queues_by_user", "queues", ["namespace", "user"], unique=False)
