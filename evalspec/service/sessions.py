@@ -247,11 +247,7 @@ def _list_tokens(visit: Visit) -> Sequence[Caller]:
         for one, revoked_at in list_tokens(visit.access.engine, (TOKEN, SESSION))
         if revoked_at is None
         and one.expires_at > now
-        and (
-            rules_all
-            or one.user == caller.user
-            or (caller.may(Scope.ADMIN) and one.namespaces == frozenset({visit.namespace}))
-        )
+        and (rules_all or one.user == caller.user or (rules_here and one.namespaces == here))
     ]
 
 
