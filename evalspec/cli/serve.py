@@ -15,6 +15,7 @@ from evalspec.cli.service_options import (
     database_option,
     lease_option,
     max_runs_option,
+    oidc_options,
     project_option,
 )
 from evalspec.cli.streams import emit_line, notify
@@ -34,6 +35,7 @@ def _limit(
 @database_option
 @project_option
 @code_options
+@oidc_options
 @option("--workers", type=click.IntRange(min=0), default=1, show_default=True, metavar="N", help="Worker processes.")
 @lease_option
 @option(
@@ -75,6 +77,7 @@ def command(
     port: int,
     database: str | None,
     code: Mapping[str, Any],
+    oidc: Any,
     workers: int,
     lease_seconds: float,
     names: tuple[str, ...],
@@ -97,6 +100,7 @@ def command(
       evalspec serve --project shop=./shop --project docs=./docs --workers 2
       evalspec serve --host 0.0.0.0 --server-name evals.example.com
       evalspec serve --alert default:SLACK_URL=ALERT_SECRET
+      evalspec serve --oidc-issuer https://sso.example.com --oidc-client-id evals --oidc-client-secret '$env:SSO'
     """
     if login_user is not None:
         check_user(login_user, "--login-user")
@@ -119,6 +123,7 @@ def command(
         limits=ServiceLimits(concurrent_runs=max_runs, **limits),
         alerts=declare_alerts(code["projects"], alerts, allows_private=alert_private),
         public_url=public_url and public_url.rstrip("/"),
+        oidc=oidc,
         **code,
     )
     check_isolation(settings)
@@ -126,6 +131,7 @@ def command(
         for line in list_findings(settings):
             emit_line(line)
         return
+    from evalspec.service.oidc import Issuer
     from evalspec.service.origins import describe_address
     from evalspec.service.sessions import create_link
     from evalspec.service.tokens import Scope
@@ -134,5 +140,7 @@ def command(
     sockets = listen(settings)  # the link must not be shown for a port that somebody else has
     notify(f"serving {', '.join(settings.projects)} at {describe_address(settings)}")
     link = create_link(engine, login_user or getpass.getuser(), [Scope.ADMIN], None)
+    if oidc is not None and (failure := Issuer(oidc).find_failure()):
+        notify(f"people cannot log in at {oidc.issuer} yet: {failure}")
     notify(f"log in once, within 10 minutes: {describe_address(settings)}{link}")
     serve(settings, engine, sockets)

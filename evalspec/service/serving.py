@@ -43,9 +43,10 @@ from evalspec.service.database import (
 from evalspec.service.evaluation_files import evaluation_path, restore_evaluations
 from evalspec.service.isolation import refuse_links
 from evalspec.service.logs import configure_logs, log_event, log_exception
+from evalspec.service.oidc import Issuer
 from evalspec.service.pushes import IDLE_SECONDS, remove_idle_pushes
 from evalspec.service.run_index import RunIndex
-from evalspec.service.settings import Project, ServiceSettings
+from evalspec.service.settings import OidcSettings, Project, ServiceSettings
 from evalspec.service.stores import read_store_id, register_stores, require_store
 from evalspec.service.tables import JOBS, PROJECTS
 from evalspec.service.tokens import purge_tokens
@@ -63,6 +64,8 @@ def list_findings(settings: ServiceSettings) -> list[str]:
     findings: list[str] = []
     problems: list[Problem] = []
     checks: list[Callable[[], str]] = [partial(_check_database, settings), partial(_check_port, settings)]
+    if settings.oidc is not None:
+        checks.append(partial(_check_issuer, settings.oidc))
     checks += [partial(_check_project, project) for project in settings.projects.values()]
     for check in checks:
         try:
@@ -122,6 +125,13 @@ def _check_port(settings: ServiceSettings) -> str:
     for one in listen(settings):
         one.close()
     return f"port: {settings.host}:{settings.port} is free"
+
+
+def _check_issuer(oidc: OidcSettings) -> str:
+    failure = Issuer(oidc).find_failure()
+    if failure is not None:
+        raise InvalidInput(Problem(failure, f"check {oidc.issuer}", field="--oidc-issuer"))
+    return f"identity provider: {oidc.issuer} answers"
 
 
 def _check_project(project: Project) -> str:

@@ -95,12 +95,29 @@ class ServiceLimits(Struct, frozen=True):
     audit_days: int = 365
 
 
+class OidcSettings(Struct, frozen=True):
+    """How people log in at an identity provider. `client_secret`: a reference such as `$env:NAME`; None: there is none.
+
+    `user_claim`: names the user. `grants`: value of the claim `role_claim`, namespace and role. `default_role`:
+    everywhere, for people whose roles are neither in a claim nor set in the pages; None: no role.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: str | None = None
+    scope: str = "openid email profile"
+    user_claim: str = "email"
+    role_claim: str | None = None
+    grants: tuple[tuple[str, str, str], ...] = ()
+    default_role: str | None = None
+
+
 class ServiceSettings(Struct, frozen=True):
     """The settings of a server or worker. `database`: a URL as SQLAlchemy reads it.
 
     `hosts`: values that the Host header may have, besides the names of this machine. `proxies`: addresses whose
     forwarded headers are believed. `trust`: what the projects may do. `alerts`: the webhook of each namespace that has
-    one. `public_url`: the address of the server for links.
+    one. `public_url`: the address of the server for links. `oidc`: None if people log in by links only.
     """
 
     projects: Mapping[str, Project]
@@ -116,6 +133,7 @@ class ServiceSettings(Struct, frozen=True):
     trust: Trust = Trust()
     alerts: Mapping[str, Webhook] = {}
     public_url: str | None = None
+    oidc: OidcSettings | None = None
 
     @property
     def is_confined(self) -> bool:

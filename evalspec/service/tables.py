@@ -31,8 +31,29 @@ TOKENS = Table(
     Column("created_at", Float, nullable=False),
     Column("expires_at", Float, nullable=False),
     Column("revoked_at", Float),
+    Column("granted_by", Text),
 )
-"""Tokens, sessions and login links (`kind`). Only their SHA-256 is stored. `namespaces` null: all."""
+"""Tokens, sessions and login links (`kind`). Only their SHA-256 is stored. `namespaces` null: all. `granted_by`: the
+person whose roles limit what is permitted; null: the operator created it."""
+
+PEOPLE = Table(
+    "people",
+    METADATA,
+    Column("user", String(300), primary_key=True),
+    Column("first_seen", Float),
+    Column("last_seen", Float),
+    Column("disabled_at", Float),
+)
+"""Who has logged in, or was given a role before."""
+
+ROLES = Table(
+    "roles",
+    METADATA,
+    Column("user", String(300), primary_key=True),
+    Column("namespace", String(64), primary_key=True),
+    Column("role", String(16), nullable=False),
+)
+"""The roles of people. `namespace` `*`: every one."""
 
 JOBS = Table(
     "jobs",

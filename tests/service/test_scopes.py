@@ -45,6 +45,9 @@ CHANGES = {
     ("POST", "/datasets/upload"): RUNNING,
     ("POST", "/datasets/upload/{token}"): RUNNING,
     ("POST", "/datasets/upload/{token}/discard"): RUNNING,
+    ("POST", "/people"): {Scope.ADMIN},
+    ("POST", "/tokens"): READING,
+    ("POST", "/tokens/revoke"): READING,
     ("POST", "/logout"): ANYONE,
 }
 """Every route that is not a GET. `/logout` refuses tokens in another way."""
@@ -59,11 +62,15 @@ READS = {
     ("GET", "/v1/openapi.json"): ANYONE,
     ("GET", "/runs/{run_id}/label"): REVIEWING,
     ("GET", "/gold/{name}/review"): REVIEWING,
+    ("GET", "/people"): {Scope.ADMIN},
     ("GET", "/datasets/upload"): RUNNING,
     ("GET", "/datasets/upload/{token}"): RUNNING,
 }
 """GET routes that the scope read does not open, or that every token opens. All others need READING."""
-PUBLIC = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/login"), ("POST", "/login"), ("GET", "/assets/{name}")}
+PUBLIC = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/login"), ("POST", "/login"), ("GET", "/assets/{name}")} | {
+    ("GET", "/login/start"),
+    ("GET", "/login/callback"),
+}
 
 
 @pytest.fixture
