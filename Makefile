@@ -1,11 +1,13 @@
 # Everything runs in a virtual environment of the checkout, with the versions of constraints.txt.
 PYTHON ?= python3
-VENV := .venv
+# Another Python has an environment of its own: make test PYTHON=python3.13 VENV=.venv-3.13
+VENV ?= .venv
+UV ?= uv
 SITE := build/site
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo demo-service test test-slow test-all faults fuzz chaos chromium postgresql shell-tools export-servers lint check docs dist clean
+.PHONY: constraints-check demo demo-service reproducible sbom test test-slow test-all faults fuzz chaos chromium postgresql shell-tools export-servers lint check docs dist clean
 
 demo: $(VENV)/.demo
 	@if [ -n "$$OPENAI_API_KEY" ]; then \
