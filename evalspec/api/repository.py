@@ -38,7 +38,9 @@ _CHANGE_FOLDER = re.compile(r"""\s*cd\s+["']?(?P<folder>[^"'\n]+?)["']?\s*""")
 _COMMENT = re.compile(r"(^|\s)#.*")
 _EVALUATE = re.compile(r"(?!\s*(?:echo|printf)\b).*?\bevalspec evaluate(?P<rest>(?!\S).*)")
 _MANIFEST = re.compile(r"""\s["']?([^\s"']+\.ya?ml)\b""")
-_ALWAYS = re.compile(r"(?:\$\{\{)?\s*(?:always\(\)|success\(\)|!\s*cancelled\(\)|true|.*== *'pull_request'.*?)\s*(?:\}\})?")
+_ALWAYS = re.compile(
+    r"(?:\$\{\{)?\s*(?:always\(\)|success\(\)|!\s*cancelled\(\)|true|.*== *'pull_request'.*?)\s*(?:\}\})?"
+)
 
 
 class Repository(Struct, frozen=True):
@@ -144,7 +146,9 @@ def _check_workflow(repository: Repository, path: Path, wanted: str, variables: 
         faults = _list_unknown_stages(root, parts, wanted)
     else:
         faults = _list_faults_at_github(path, name, parts, wanted, variables)
-    is_weak = (_warn("workflow", f"{name} evaluates {wanted}, but {why}", _FIX_WEAK) for why in _find_weak(parts, wanted))
+    is_weak = (
+        _warn("workflow", f"{name} evaluates {wanted}, but {why}", _FIX_WEAK) for why in _find_weak(parts, wanted)
+    )
     fault = next(chain(is_weak, faults, _list_uncommitted(repository, parts, wanted)), None)
     return fault or CheckupFinding("workflow", CheckupStatus.OK, f"{name} evaluates {wanted}")
 
@@ -221,7 +225,7 @@ def _find_gates(parts: Sequence[Path], wanted: str) -> list[Sequence[str]]:
     """
     read = [_read_yaml(part) for part in parts]
     templates = {name: job for one in read for name, job in one.items() if name.startswith(".")}
-    found = []
+    found: list[Sequence[str]] = []
     for one in read:
         jobs = {name: _extend(job, templates) for name, job in one.items() if name not in templates}
         found += [weak for manifest, weak in _find_evaluations(jobs, ".") if manifest == wanted]
@@ -263,7 +267,10 @@ def _find_evaluations(node: Any, folder: str, weak: tuple[str, ...] = ()) -> Ite
     if not isinstance(node, dict):
         return
     folder = (_get(node, "defaults", "run") or node).get("working-directory", folder)
-    weak = (*weak, *(_describe_key(key, node[key]) for key, is_weak in _WEAK.items() if key in node and is_weak(node[key])))
+    weak = (
+        *weak,
+        *(_describe_key(key, node[key]) for key, is_weak in _WEAK.items() if key in node and is_weak(node[key])),
+    )
     if "/evalspec@" in str(node.get("uses")):
         given = _get(node, "with")
         yield _join(given.get("working-directory", "."), given.get("manifest", "agent.yaml")), weak

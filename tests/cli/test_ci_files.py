@@ -253,7 +253,12 @@ ON = ["pull_request"]
         ("pull_request_target", {}, {}, "does not run for pull requests; "),
         ({"pull_request": {"types": ["closed"]}}, {}, {}, "does not run when commits are added to a pull request; "),
         ({"pull_request": {"paths": ["docs/**"]}}, {}, {}, "does not run for a pull request that changes bots/shop/a"),
-        (ON, {}, {"if": False}, "evaluates bots/shop/agent.yaml, but not sure to fail a pull request, because of `if: f"),
+        (
+            ON,
+            {},
+            {"if": False},
+            "evaluates bots/shop/agent.yaml, but not sure to fail a pull request, because of `if: f",
+        ),
         (ON, {"if": "github.event_name == 'push'"}, {}, "because of `if: github.event_name == 'push'`; "),
         (ON, {"continue-on-error": True}, {}, "because of `continue-on-error: true`; "),
     ],

@@ -358,6 +358,29 @@ def test_a_refusal_stops_at_once(shop, status, advice):
     assert not Path("agent.yaml").exists()
 
 
+@pytest.mark.parametrize("body", [{"job_id": "8f3c"}, {"detail": "queued"}, {"message": "accepted"}])
+def test_an_agent_that_answers_later_is_asked_once(shop, body):
+    with Bot(lambda *_: (202, body)) as bot:
+        done = shop("connect", bot.url, "--data", "questions.csv", "--yes")
+    assert (done.code, len([one for one in bot.requests if one[0] == "POST"])) == (3, 1)
+    assert done.err.strip().endswith(
+        "the agent answers later, which `chatEndpoint.poll` describes: docs/how-to/agents.md"
+    )
+    assert not Path("agent.yaml").exists()
+
+
+def test_an_id_is_no_answer(shop):
+    reply = {"requestId": "r 1", "trace": "0b6f2c1e-6c3f-4a55-9d0e-2f5c5a1b7c9d", "ids": "a, b", "said": "Yes."}
+
+    def answer(_path, _headers, body):
+        return (200, {**reply, "said": ANSWERS[body["message"]]}) if "message" in body else WRONG
+
+    with Bot(answer) as bot:
+        done = shop("connect", bot.url, "--data", "questions.csv", "--yes")
+    assert done.code == 0, done.err
+    assert read_api()["chatEndpoint"]["response"]["answer"] == "$.said"
+
+
 def test_a_redirect_is_not_followed(shop, monkeypatch):
     monkeypatch.setenv("BOT_TOKEN", TOKEN)
     with Bot(message) as other, Bot(lambda *_: (307, "", "text/plain", other.url)) as bot:

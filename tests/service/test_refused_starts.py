@@ -1,5 +1,6 @@
 """Options that the service refuses, and folders that it does not mistake for others."""
 
+import os
 import shutil
 import time
 
@@ -51,6 +52,32 @@ def test_projects_share_no_files(database, tmp_path, capsys):
     apart = ["--project", f"x={tmp_path / 'a'}", "--project", f"y={tmp_path / 'ab'}"]
     run(["serve", "--check", "--database", database, *apart])
     assert "around it" not in capsys.readouterr().err, "ab only begins like a"
+
+
+def test_namespaces_that_cannot_be_isolated_are_not_started(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("EVALSPEC_ISOLATION", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))  # without bubblewrap
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    projects = [f"--project={name}={tmp_path / name}" for name in ("a", "b")]
+
+    def start(*given, database=f"sqlite:///{tmp_path / 'service.db'}"):
+        assert run(["serve", "--check", "--port", "1", "--database", database, *projects, *given]) == 2
+        return capsys.readouterr().err
+
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    none = "the code of one namespace could read the files and variables of the others"
+    assert f"--isolation: {none}. start it as root, install bubblewrap, or pass --isolation off" in start()
+    assert "--isolation: only root can run code as other users" in start("--isolation", "uid")
+    assert "Python does not start isolated (bubblewrap)" in start("--isolation", "bubblewrap")
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    inside = tmp_path / "a" / "service.db"
+    assert f"{inside} is in the folder of a namespace" in start(database=f"sqlite:///{inside}")
+    inside.touch(mode=0o644)
+    assert f"--database: others may read {inside}. chmod 600 {inside}" in start(database=f"sqlite:///{inside}")
+    tmp_path.chmod(0o700)
+    assert f"--project: {tmp_path}: the code of a cannot enter this folder" in start("--isolation", "uid")
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,8 @@ def _explain_type(error: ErrorDetails) -> tuple[str, str]:
     if error["type"] in ("bool_type", "int_type", "float_type") and isinstance(given, str) and _is_quoted(given):
         return f"{_shown(given)} is text", "remove the quotes"
     text = error["msg"].removeprefix("Input should be ")
+    if isinstance(given, dict) and error["type"] == "list_type":
+        return "it is a mapping", "it should be a list: begin each item with `- `"
     if text != error["msg"]:
         return f"{_shown(given)} is not accepted here", f"it should be {_plain(text)}"
     return text[:1].lower() + text[1:], ""

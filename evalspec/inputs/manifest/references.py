@@ -20,6 +20,7 @@ from evalspec.inputs.manifest.yaml_source import find_texts, render_path
 
 _WHOLE = re.compile(r"^\$(env|secret|file|func):(.*)$", re.DOTALL)
 _INLINE = re.compile(r"\$\{(env|secret):([^}]*)\}")
+_MISSPELLED = re.compile(r"(?:^\$|\$\{)(?!(?:env|secret|file|func):)(?i:env|secret|file|func):")
 _SECRETS = re.compile(r"(?:^\$|\$\{)(env|secret):([^}]*)")
 _VARIABLE = re.compile(r"\$(?:\{env:|env:)([A-Za-z_]\w*)", re.ASCII)
 _COMMENT = re.compile(r"(^|\s)#.*")
@@ -86,9 +87,12 @@ class References:
         Raises:
             UnresolvedReference: the variable, secret, file or function does not exist, or the reference is malformed.
         """
-        whole = _WHOLE.match(text)
+        whole, misspelled = _WHOLE.match(text), _MISSPELLED.search(text)
         if whole:
             return self._resolve_one(whole[1], whole[2])
+        if misspelled:
+            fix = f"write {misspelled[0].lower()}"
+            raise UnresolvedReference(f"'{misspelled[0]}' begins no reference, so it would be sent as it is", fix)
         return _INLINE.sub(lambda found: self._resolve_one(found[1], found[2]), text)
 
     def path(self, text: str) -> Path:

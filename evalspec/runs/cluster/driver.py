@@ -68,8 +68,7 @@ _NAME_A_HOST = "name a host that all nodes reach, or for an agent with a command
 _LEAST_HELD = 16
 _HELD_PER_SLOT = 8
 """Attempts that are handed out at the same time, per concurrent request: enough for nodes that are never idle."""
-_HELD_TO_SCORE = 1024
-"""The same if nothing is asked, neither agent nor judge, so that nothing is paid for twice."""
+_HELD_TO_SCORE = 1024  # the same if neither agent nor judge is asked, so that nothing is paid for twice
 _TRAVELLING = (
     "url", "timeout", "no_judge", "judge_repeat", "concurrency", "no_content", "allow_actions",
     "max_cost", "max_judge_calls", "max_tokens", "max_time",
@@ -260,7 +259,9 @@ async def work_on_ray(
         welcomes = await _read(reader, said)
         for welcome in welcomes:
             _admit(plan, welcome, progress)
-        room = asyncio.Semaphore(_count_held(plan))
+        is_free = plan.options.has_replies and not plan.judged
+        held = _HELD_TO_SCORE if is_free else _HELD_PER_SLOT * plan.options.concurrency
+        room = asyncio.Semaphore(_LEAST_HELD if plan.options.fail_fast else max(_LEAST_HELD, held))
         async with asyncio.TaskGroup() as group:
             lender = Lender(plan.services, lambda message: write(writer, [message]), group)
             lender.nodes |= {one.node for one in welcomes if isinstance(one, Welcome)}
@@ -269,14 +270,6 @@ async def work_on_ray(
             yield worker
             write(writer, [Finish()])
             await listening
-
-
-def _count_held(plan: Plan) -> int:
-    """Return how many attempts nodes have at the same time, all together."""
-    if plan.options.fail_fast:
-        return _LEAST_HELD
-    is_free = plan.options.has_replies and not plan.judged
-    return _HELD_TO_SCORE if is_free else max(_LEAST_HELD, _HELD_PER_SLOT * plan.options.concurrency)
 
 
 async def _reach(address: str) -> None:

@@ -58,6 +58,9 @@ def load(draft: Draft, dataset: PlannedDataset, context: BuildContext) -> None:
     path, corpus = (_path(draft, config.path, (*place, "path")), _path(draft, config.corpus, (*place, "corpus")))
     if path is None:
         return
+    if is_missing(path):
+        draft.add((*place, "path"), f"{_shown(path)}: no such file", "check the path")
+        return
     source = make_source(config, path, corpus, with_replies=draft.options.responses == SAME)
     inputs, checked = _watch_inputs(draft, config), watch_checks(sections, context)
     data = dataset.data = load_dataset(

@@ -137,8 +137,9 @@ class MetricFinder(Struct):
         if entry.rubric or entry.scorer:
             return self._define_own(entry, spec, known, place)
         if known is None:
-            own = "or declare it: {name: …, rubric: …, labels: …} or {name: …, scorer: module:function}"
-            self._add(place, f"unknown metric '{entry.name}'", f"{METRICS.hint(spec.base)}, {own}")
+            hint, own = METRICS.hint(spec.base), "{name: …, rubric: …, labels: …} or {name: …, scorer: module:function}"
+            others = "" if hint.endswith("?") else f" (`evalspec metrics` lists all), or declare it: {own}"
+            self._add(place, f"unknown metric '{entry.name}'", hint + others)
             return None
         if spec.cutoff is not None and not known.takes_cutoff:
             self._add(place, f"{known.name} takes no cutoff", f"use {known.name}")

@@ -4,6 +4,7 @@ Replies are foreign: a mapping names only keys of letters, digits and a few sign
 """
 
 import json
+import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -44,12 +45,15 @@ _OTHER_KEYS = {
     *("finish_reason", "created_at", "timestamp", "question", "query", "input", "prompt", "error", "detail"),
 }
 """Keys of texts that are no answers."""
+_KEY_OF_ID = re.compile(r"(?:.*[_-])?ids?|.*[a-z]Ids?", re.DOTALL)
+_ID = re.compile(r"[0-9a-fA-F-]{12,}")
 _PASSAGE_KEYS = (
     *("contexts", "retrieved_contexts", "context", "source_documents", "documents", "docs", "passages", "chunks"),
     *("sources", "citations", "references", "hits", "context_ids", "retrieved_context_ids", "source_ids"),
 )
 _TEXT_KEYS = ("text", "content", "page_content", "passage", "snippet", "chunk", "excerpt", "body")
 _ID_KEYS = ("id", "doc_id", "document_id", "chunk_id", "source", "url")
+_ACCEPTED = 202
 _ADVICE = {
     401: "; pass its credentials, as in --header 'Authorization: $env:TOKEN', or correct that variable",
     403: "; pass other credentials by --header 'Authorization: $env:TOKEN'",
@@ -117,6 +121,7 @@ class Recogniser:
             self._tell(f"{shown} {agent.status or 'no reply'}: {excerpt(said)}")
             if perf_counter() - started >= endpoint.timeout_seconds:
                 raise Unmeasurable(str(error)) from error
+            _stop_if_later(agent.status)
             _stop_if_refused(error)
             named = (said if looks_like_html(error.reply) else error.reply or said).replace(question, "")
             takes_get = agent.status == 405 and self._names_get(agent.allowed, form)
@@ -125,6 +130,7 @@ class Recogniser:
         finally:
             await agent.aclose()
         self._tell(f"{shown} {agent.status}")
+        _stop_if_later(agent.status)
         return Recognised(self._url, declared | ({"response": reading.response} if reading.response else {}), reply)
 
     def _names_get(self, allowed: str | None, form: Form) -> bool:
@@ -154,6 +160,12 @@ def _stop_if_refused(error: ServiceError) -> None:
     """
     if error.unreachable or error.status in _ADVICE or (error.fatal and error.status not in (404, 405)):
         raise Unmeasurable(f"{error}{_ADVICE.get(error.status or 0, '')}") from error
+
+
+def _stop_if_later(status: int | None) -> None:
+    """Raise an error if a request only started a job: each further one would start another."""
+    if status == _ACCEPTED:
+        raise Unmeasurable("the agent answers later, which `chatEndpoint.poll` describes: docs/how-to/agents.md")
 
 
 class _Guess(StreamReader):
@@ -227,7 +239,8 @@ def _list_texts(value: Any, question: str, place: Place) -> Iterator[tuple[Place
     """Yield the texts of a reply that may be its answer, with their places. Of a conversation, the last message."""
     if isinstance(value, str):
         name = next((step for step in reversed(place) if isinstance(step, str)), "")
-        if value.strip() not in ("", question.strip()) and name.lower() not in _OTHER_KEYS:
+        is_other = name.lower() in _OTHER_KEYS or _KEY_OF_ID.fullmatch(name) or _ID.fullmatch(value.strip())
+        if value.strip() not in ("", question.strip()) and not is_other:
             yield place, value
     elif isinstance(value, dict) and len(place) < _DEEPEST:
         for key, item in value.items():

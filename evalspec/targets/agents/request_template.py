@@ -1,6 +1,6 @@
 """The request template of protocol custom: placeholders become values of the sample."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from evalspec.base.errors import ServiceError
@@ -21,16 +21,14 @@ _VALUES: Mapping[str, Callable[[Sample], Any]] = {
     "id": lambda sample: sample.id,
 }
 _CARRIES_INPUT = {"input", "messages"}
+_FOR_INPUT = {"question", "query", "prompt", "message", "text"}
+"""What other tools call the input."""
 
 
 def check_template(template: Any) -> list[str]:
     """Return the problems of a request template, each with its fix. The list is empty for a valid template."""
     names = list(list_placeholders(template))
-    problems = [
-        f"unknown placeholder {{{{{name}}}}}; {near_miss(name, [*_VALUES, _METADATA + 'KEY'])}"
-        for name in names
-        if not _is_known(name)
-    ]
+    problems = _list_unknown(names)
     if not problems and not _CARRIES_INPUT.intersection(names):
         problems.append("the request does not contain the question; add {{input}} or {{messages}}")
     return problems + list(list_foreign_values(template))
@@ -65,8 +63,14 @@ def list_metadata_keys(endpoint: ChatEndpoint) -> list[str]:
 
 def check_header(text: str) -> list[str]:
     """Return the problems of the value of a header, or of the path, each with its fix."""
-    names = [name for name in list_placeholders(text) if not _is_known(name)]
-    return [f"unknown placeholder {{{{{name}}}}}; {near_miss(name, [*_VALUES, _METADATA + 'KEY'])}" for name in names]
+    return _list_unknown(list_placeholders(text))
+
+
+def _list_unknown(names: Iterable[str]) -> list[str]:
+    """Return the problems of placeholders that nothing fills."""
+    known = [*_VALUES, _METADATA + "KEY"]
+    fixes = {name: "did you mean 'input'?" if name in _FOR_INPUT else near_miss(name, known) for name in names}
+    return [f"unknown placeholder {{{{{name}}}}}; {fix}" for name, fix in fixes.items() if not _is_known(name)]
 
 
 def fill_headers(headers: Mapping[str, str], sample: Sample) -> dict[str, str]:
