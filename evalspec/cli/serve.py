@@ -71,7 +71,7 @@ def _limit(
 @_limit("--max-body", "body_bytes", "Largest body of a request.", 16 * 1024 * 1024, least=1024, unit="BYTES")
 @_limit("--max-push", "push_bytes", "Largest run that can be pushed.", 256 * 1024 * 1024, least=1024, unit="BYTES")
 @option("--reindex", is_flag=True, help="Rebuild the index of the runs, and adopt folders that have moved.")
-@option("--check", "is_check", is_flag=True, help="Check options, database, port and projects. Start nothing.")
+@option("--check", "is_check", is_flag=True, help="Start nothing; check options, database, port, projects, retention.")
 def command(
     host: str,
     port: int,

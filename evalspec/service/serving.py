@@ -22,6 +22,7 @@ from sqlalchemy.engine import make_url
 
 from evalspec.api.baseline_files import find_baselines
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem, StoreError
+from evalspec.base.plural import counted
 from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.model.typed_json import parse_document, read_bytes
 from evalspec.runs.store.run_store import read_timestamp
@@ -66,7 +67,9 @@ def list_findings(settings: ServiceSettings) -> list[str]:
     checks: list[Callable[[], str]] = [partial(_check_database, settings), partial(_check_port, settings)]
     if settings.oidc is not None:
         checks.append(partial(_check_issuer, settings.oidc))
-    checks += [partial(_check_project, project) for project in settings.projects.values()]
+    checks += [
+        partial(_check_project, project, settings.limits.retention_days) for project in settings.projects.values()
+    ]
     for check in checks:
         try:
             findings.append(check())
@@ -107,7 +110,8 @@ def _exists(url: str) -> bool:
 
 def _check_stores(engine: Engine, settings: ServiceSettings) -> None:
     with reading(engine) as connection:
-        known = dict(connection.execute(select(PROJECTS.c.namespace, PROJECTS.c.store_id)).tuples().all())
+        found = connection.execute(select(PROJECTS.c.namespace, PROJECTS.c.store_id))
+        known = {row.namespace: row.store_id for row in found}
     problems = []
     for project in settings.projects.values():
         own = read_store_id(project)
@@ -134,7 +138,15 @@ def _check_issuer(oidc: OidcSettings) -> str:
     return f"identity provider: {oidc.issuer} answers"
 
 
-def _check_project(project: Project) -> str:
+def _check_project(project: Project, days: int | None) -> str:
+    if days is not None:
+        old = _list_older(project, datetime.now(UTC) - timedelta(days=days))
+        would = f"--retention {days} would delete {counted(len(old), 'run')}, except those of open jobs"
+        return f"{_check_manifest(project)}; {would}"
+    return _check_manifest(project)
+
+
+def _check_manifest(project: Project) -> str:
     if not project.manifest.exists():
         return f"project {project.namespace}: has no {project.manifest.name}; name a manifest with each run"
     load_manifest(project.manifest)
@@ -302,18 +314,21 @@ def _delete_runs(engine: Engine, project: Project, days: int) -> None:
         oldest = datetime.fromtimestamp(read_clock(connection), UTC) - timedelta(days=days)
         is_open = (JOBS.c.namespace == project.namespace) & JOBS.c.status.in_(jobs.OPEN)
         used = set(connection.execute(select(JOBS.c.run_id).where(is_open)).scalars())
-    store = project.store
-    expired = [
-        folder
-        for folder in store.list_all()
-        if (moment := read_timestamp(folder)) is not None and moment < oldest and folder.name not in used
-    ]
-    if not expired:
-        return
-    kept = {folder.name for folder in store.labels().values()} | set(_list_promoted(project))
-    for folder in expired:
-        if folder.name not in kept:
+    for folder in _list_older(project, oldest):
+        if folder.name not in used:
             _delete_run(engine, project, folder)
+
+
+def _list_older(project: Project, oldest: datetime) -> list[Path]:
+    """Return the project's runs that began before `oldest`, without labelled and promoted ones.
+
+    Raises:
+        InvalidInput: A baseline cannot be read, so nobody knows which run it needs.
+    """
+    store = project.store
+    found = [run for run in store.list_all() if (moment := read_timestamp(run)) is not None and moment < oldest]
+    kept = {run.name for run in store.labels().values()} | set(_list_promoted(project)) if found else set()
+    return [run for run in found if run.name not in kept]
 
 
 def _delete_run(engine: Engine, project: Project, folder: Path) -> None:
