@@ -162,11 +162,21 @@ def test_a_lost_ray_costs_what_is_in_flight_and_the_run_goes_on_here(bot, own_no
 
 
 def test_a_question_that_ends_processes_is_asked_twice_and_has_failed(bot, own_nodes):
+    """The agent ends the process, and a scorer the thread or the task that its node scores in."""
     (bot.folder / "bot.py").write_text(AGENT.replace('os.environ.get("FATAL")', "'7'"))
+    raising = """    if exchange.sample.id == "s9":
+        raise KeyboardInterrupt
+    if exchange.sample.id == "s11":
+        raise InvalidInput("no")
+"""
+    scorer = SCORER.replace("    return", f"{raising}    return")
+    (bot.folder / "scorers.py").write_text("from evalspec.base.errors import InvalidInput\n" + scorer)
     found = bot.evaluate("--on", own_nodes.address, "--json")
     assert "two processes ended while they worked on it" in found.out
     assert asked(bot)["Capital of France? 7"] == 2
-    assert list_failed(found.document) == sorted([*FAILING, "s7"])
+    own = {one["id"]: one["scores"]["own"]["status"] for one in found.document["datasets"][0]["samples"]}
+    assert (own["s8"], own["s9"], own["s11"]) == ("scored", "failed", "failed")
+    assert {*list_failed(found.document)} - {"s9", "s11"} == {*FAILING, "s7"}
 
 
 def test_a_terminated_run_ends_with_its_nodes(bot, own_nodes):

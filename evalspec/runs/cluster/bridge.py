@@ -6,15 +6,13 @@ It is started by the driver and ends with it. No record is kept here.
 import asyncio
 import os
 import secrets
-import shutil
 import socket
 import sys
-import tempfile
 import time
 import traceback
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from math import inf
 from typing import Any
@@ -46,7 +44,7 @@ from evalspec.runs.cluster.messages import (
     read,
     write,
 )
-from evalspec.runs.cluster.node import Node
+from evalspec.runs.cluster.node import Node, open_folder
 from evalspec.runs.runner.results import AttemptIndex
 
 _MOST_HELD = 256
@@ -305,14 +303,12 @@ def _connected(placement: Placement) -> Iterator[None]:
         finally:
             ray.shutdown()
         return
-    folder = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="evalspec-ray-")  # nobody else may enter it
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # else Ray writes one to the home directory
-    try:
+    with ExitStack() as opened:
+        folder = os.environ["TMPDIR"] = str(open_folder(opened, "evalspec-ray-"))  # nobody else may enter it
+        opened.callback(ray.shutdown)
         ray.init(address="local", _temp_dir=f"{folder}/r", **_QUIET)
         yield
-    finally:
-        ray.shutdown()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _await(reference: Any) -> None:

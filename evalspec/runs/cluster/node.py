@@ -9,9 +9,10 @@ import os
 import shutil
 import socket
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -49,7 +50,7 @@ from evalspec.runs.runner.fingerprint import list_versions
 from evalspec.runs.runner.results import AttemptIndex
 from evalspec.runs.runner.scoring import preload
 from evalspec.runs.runner.turn_log import StoredTurns, TurnLogs
-from evalspec.runs.runner.worker import Scorable, work_here
+from evalspec.runs.runner.worker import LocalWorker, Scorable, work_here
 from evalspec.runs.store.log_index import AttemptKey
 from evalspec.runs.store.run_log import LOCK_NAME
 from evalspec.scoring.judge.usage import JudgeListener
@@ -200,6 +201,7 @@ class Node:
 
         `data`: a Parcel. `node`: the number of this node.
         """
+        threading.excepthook = _end_with_loop
         for stream in (1, 2):  # Ray keeps what is printed, and evalspec redacts only what it stores
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         (parcel,) = decode(data)
@@ -224,8 +226,9 @@ class Node:
             services.cache = LentCache(outbox.budget, self._plan)
             services.cache.report_to(services.usage, JudgeListener(says=outbox.say))
         await preload(self._plan)
-        self._worker = await self._opened.enter_async_context(work_here(self._plan, outbox, outbox))
-        self._opened.callback(asyncio.create_task(self._score_all()).cancel)
+        opened: asyncio.Future[LocalWorker] = asyncio.get_running_loop().create_future()
+        self._scoring = asyncio.create_task(self._score_all(opened))
+        self._worker = await opened
         has_agent = self._plan.target is not None or self._plan.agent is not None
         self._asking = asyncio.create_task(self._worker.ask_agent(outbox)) if has_agent else None
         return encode([Welcome(node, socket.gethostname(), _name_machine(), redaction.describe())])
@@ -241,14 +244,17 @@ class Node:
             scorable = self._outbox.take_on(task) if isinstance(task, Task) else None
             if scorable is not None:
                 self._to_score.put_nowait(scorable)
-        if self._asking is not None and self._asking.done():
-            self._asking.result()  # it ended before its time
+        for working in (self._asking, self._scoring):
+            if working is not None and working.done():
+                working.result()  # it ended before its time
         return encode(await self._outbox.collect())
 
-    async def _score_all(self) -> None:
+    async def _score_all(self, opened: "asyncio.Future[LocalWorker]") -> None:
         """Have replies scored until cancelled. What is found is handed over meanwhile, however long scoring takes."""
-        while True:
-            await self._worker.score(await self._to_score.get())
+        async with work_here(self._plan, self._outbox, self._outbox) as worker:
+            opened.set_result(worker)
+            while True:
+                await worker.score(await self._to_score.get())
 
     async def finish(self) -> bytes:
         """Close everything. Returns what was found since the last call, and a Farewell."""
@@ -257,6 +263,8 @@ class Node:
         if self._asking is not None:
             await self._asking
         await self._worker.join()
+        self._scoring.cancel()
+        await asyncio.wait({self._scoring})
         await self._opened.aclose()
         services, notes = self._plan.services, [*self._worker.notes, *await close_agent(self._plan)]
         await services.aclose()
@@ -276,7 +284,7 @@ class Node:
             del os.environ[name]  # Ray limits threads, and the number of threads may change the last bit of a score
         os.environ.update(parcel.threads)
         _refuse_versions(parcel.versions)
-        folder = _open_folder(self._opened)
+        folder = open_folder(self._opened, _FOLDER)
         for name, content in parcel.files.items():
             place = folder / name
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -295,16 +303,26 @@ class Node:
         return plan
 
 
-def _open_folder(opened: AsyncExitStack) -> Path:
-    """Return a new folder. Those of nodes that were killed are removed: nobody holds their locks."""
-    for lock in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*/{LOCK_NAME}"):
+def _end_with_loop(ended: threading.ExceptHookArgs) -> None:
+    """End the process after a KeyboardInterrupt of user code has ended the thread of its event loop.
+
+    Nobody would notice otherwise. Other exceptions end only threads of the user.
+    """
+    if ended.exc_type is KeyboardInterrupt:
+        os._exit(1)
+
+
+def open_folder(opened: AsyncExitStack | ExitStack, prefix: str) -> Path:
+    """Return a new folder. Those of processes that were killed are removed: nobody holds their locks."""
+    for lock in Path(tempfile.gettempdir()).glob(f"{prefix}*/{LOCK_NAME}"):
         with suppress(Timeout, OSError), FileLock(lock, timeout=0):
             shutil.rmtree(lock.parent)
-    folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix=_FOLDER)))
+    new = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+    folder = Path(opened.enter_context(new))
     try:
         opened.enter_context(FileLock(folder / LOCK_NAME))
-    except FileNotFoundError:  # another node that starts now took it for the folder of a node that was killed
-        return _open_folder(opened)
+    except FileNotFoundError:  # another process that starts now took it for the folder of one that was killed
+        return open_folder(opened, prefix)
     return folder
 
 
