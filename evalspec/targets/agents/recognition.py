@@ -98,8 +98,8 @@ class Recogniser:
                     return replace(found, endpoint=found.endpoint | headers)
         raise Unmeasurable(
             f"{counted(len(seen), 'request')} got no answer that can be read. a 404, 405 or 422 may be about the body, "
-            "so it does not prove that a path is wrong. pass the url with its path or of its OpenAPI document, --model if requests name one, or "
-            "write chatEndpoint.path, request and response yourself: docs/how-to/agents.md"
+            "so it does not prove that a path is wrong. pass the url with its path or its OpenAPI document, --model if "
+            "requests name one, or write chatEndpoint.path, request and response yourself: docs/how-to/agents.md"
         )
 
     async def _try(self, form: Form, question: str) -> Recognised | None:

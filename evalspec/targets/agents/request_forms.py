@@ -83,7 +83,6 @@ _PRODUCTS: Mapping[str, Mapping[str, Any]] = {
     "/webhooks/rest/webhook": {"sender": "{{session}}", "message": _INPUT},
 }
 """Ends of paths of Gemini, Bedrock, Dify and Rasa, with their requests."""
-_DOCUMENT = re.compile(r"/(?:.*\.json|(?:.*/)?api-docs)")
 _WIRES = [(form.path.removeprefix("/v1"), form.protocol) for form in _USUAL if form.protocol and not form.request]
 """Ends of paths, with their protocols."""
 
@@ -92,7 +91,7 @@ def list_first(path: str, query: str) -> Iterator[Form | str]:
     """Yield what to send first, and the paths of OpenAPI documents as text. `path`, `query`: of the given url."""
     own, base = path + (f"?{query}" if query else ""), path.rstrip("/")
     last = base.rpartition("/")[2]
-    if _DOCUMENT.fullmatch(path):
+    if path.endswith((".json", "/api-docs")):
         yield own
         return
     yield from (Form(own, wire) for end, wire in _WIRES if path.endswith(end))
