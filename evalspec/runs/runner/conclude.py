@@ -269,7 +269,7 @@ def _find_lost(
 
 
 def _list_lost_notes(lost: Mapping[str, LostSamples], policy: CiGate, reasons: Sequence[str]) -> Iterator[str]:
-    """Yield the datasets of which more is gone or edited than is allowed, unless a reason of the verdict says so."""
+    """Yield the datasets that lost more samples than is allowed, unless a reason of the verdict says so."""
     for name, one in lost.items():
         if one and not any(one.counted in reason for reason in reasons):
             share = f"more than the share of {policy.max_removed:g} that ciGate.maxRemoved allows"
