@@ -6,7 +6,6 @@ import posixpath
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from fnmatch import fnmatch
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -36,11 +35,17 @@ _SIGNS = {GITHUB: (".github",), GITLAB: (GITLAB_MAIN, ".gitlab")}
 _SSH = re.compile(r"(?:ssh://)?git@([\w.-]+)[:/]([^:]+)$")
 _CHANGE_FOLDER = re.compile(r"""\s*cd\s+["']?(?P<folder>[^"'\n]+?)["']?\s*""")
 _COMMENT = re.compile(r"(^|\s)#.*")
-_EVALUATE = re.compile(r"(?!\s*(?:echo|printf)\b).*?\bevalspec evaluate(?P<rest>(?!\S).*)")
-_MANIFEST = re.compile(r"""\s["']?([^\s"']+\.ya?ml)\b""")
-_ALWAYS = re.compile(
-    r"(?:\$\{\{)?\s*(?:always\(\)|success\(\)|!\s*cancelled\(\)|true|.*== *'pull_request'.*?)\s*(?:\}\})?"
+_EVALUATE = re.compile(
+    r"(?!\s*(?:echo|printf|grep|if|while|until|!)\s)[^|]*?(?<![\"'])\bevalspec evaluate(?P<rest>(?!\S).*)"
 )
+_MANIFEST = re.compile(r"""\s["']?([^\s"']+\.ya?ml)\b""")
+_OPERATOR = re.compile(r"\|\|?|(?<![>&])&(?![>&\d])")
+_HELD = re.compile(
+    r"\s*(?:always\(\)|success\(\)|!\s*cancelled\(\)|true|github\.event_name\s*==\s*'pull_request'"
+    r"|github\.event\.pull_request\.(?:draft\s*==\s*false|head\.repo\.full_name\s*==\s*github\.repository))\s*"
+)
+"""Conditions that hold for pull requests, at least for those of the repository itself that are no drafts."""
+_REQUEST = re.compile(r"\$CI_COMMIT_BRANCH|\$CI_MERGE_REQUEST_IID|[^&!]*==\s*[\"']merge_request_event[\"']")
 
 
 class Repository(Struct, frozen=True):
@@ -150,7 +155,10 @@ def _check_workflow(repository: Repository, path: Path, wanted: str, variables: 
         _warn("workflow", f"{name} evaluates {wanted}, but {why}", _FIX_WEAK) for why in _find_weak(parts, wanted)
     )
     fault = next(chain(is_weak, faults, _list_uncommitted(repository, parts, wanted)), None)
-    return fault or CheckupFinding("workflow", CheckupStatus.OK, f"{name} evaluates {wanted}")
+    limits = _get(_read_yaml(path), "on", "pull_request")
+    only = "; ".join(f"`{key}: {', '.join(_list(limits[key]))}`" for key in _BRANCHES if key in limits)
+    said = f"{name} evaluates {wanted}{only and f', for pull requests with {only}'}"
+    return fault or CheckupFinding("workflow", CheckupStatus.OK, said)
 
 
 def _list_faults_at_github(
@@ -163,9 +171,9 @@ def _list_faults_at_github(
     if "synchronize" not in _list(limits.get("types", "synchronize")):
         message = f"{name} does not run when commits are added to a pull request"
         yield _warn("workflow", message, "add synchronize to `types` of `pull_request`")
-    if not any(fnmatch(wanted, one) for one in _list(limits.get("paths", "*"))):
+    if not _matches(wanted, limits.get("paths", "**")) or _matches(wanted, limits.get("paths-ignore", ())):
         message = f"{name} does not run for a pull request that changes {wanted}"
-        yield _warn("workflow", message, f"add {wanted} and the agent's files to `paths` of `pull_request`")
+        yield _warn("workflow", message, f"let `paths` of `pull_request` have {wanted} and the agent's files")
     text = "\n".join(map(_read_code, parts))
     lost = [one for one in variables if not re.search(rf"\b{one}\b[\"']?\s*:", text)]
     if lost:
@@ -198,7 +206,9 @@ def _warn(name: str, message: str, fix: str) -> CheckupFinding:
 
 def _list_parts(root: Path, path: Path) -> list[Path]:
     """Return a workflow, and the files of the repository that it names, which may be parts of it."""
-    files = (root / name.lstrip("/") for name in re.findall(r"[\w./-]+\.ya?ml\b", _read_code(path)))
+    code = _read_code(path)
+    actions = (f"{folder}/action.yml" for folder in re.findall(r"\buses[\"']?:\s*[\"']?(\./[\w./-]*)", code))
+    files = (root / name.lstrip("/") for name in chain(re.findall(r"[\w./-]+\.ya?ml\b", code), actions))
     return list(dict.fromkeys([path, *(file for file in files if file.is_file())]))
 
 
@@ -225,15 +235,35 @@ def _find_gates(parts: Sequence[Path], wanted: str) -> list[Sequence[str]]:
     """
     read = [_read_yaml(part) for part in parts]
     templates = {name: job for one in read for name, job in one.items() if name.startswith(".")}
+    whole = _list_weak(_get(read[0], "workflow"))
     found: list[Sequence[str]] = []
     for one in read:
-        jobs = {name: _extend(job, templates) for name, job in one.items() if name not in templates}
-        found += [weak for manifest, weak in _find_evaluations(jobs, ".") if manifest == wanted]
+        jobs = [_leave_changes(_extend(job, templates), wanted) for name, job in one.items() if name not in templates]
+        found += [weak for manifest, weak in _find_evaluations(jobs, ".", whole) if manifest == wanted]
+    return found
+
+
+def _leave_changes(job: Any, wanted: str) -> Any:
+    """Return a job without the rules that no change of a file fulfils."""
+    rules = _get(job).get("rules")
+    if not isinstance(rules, list):
+        return job
+    return job | {"rules": [one for one in rules if _matches(wanted, _get(one).get("changes", "**"))]}
+
+
+def _matches(path: str, patterns: Any) -> bool:
+    """Return whether a path is among those of a platform's patterns. The last one that fits decides; `!` excludes."""
+    found = False
+    for pattern in _list(_get(patterns).get("paths", patterns)):
+        named = re.escape(pattern.lstrip("!")).replace(r"\*\*/", "(?:.*/)?").replace(r"\*\*", ".*")
+        if re.fullmatch(named.replace(r"\*", "[^/]*"), path):
+            found = not pattern.startswith("!")
     return found
 
 
 def _extend(job: Any, templates: dict[str, Any]) -> Any:
-    bases = [_get(templates, name) for name in _list(_get(job).get("extends", ()))]
+    names = [name for name in _list(_get(job).get("extends", ())) if name in templates]
+    bases = [_get(_extend(templates[name], {k: v for k, v in templates.items() if k != name})) for name in names]
     return {key: value for one in (*bases, job) for key, value in one.items()} if bases else job
 
 
@@ -267,53 +297,69 @@ def _find_evaluations(node: Any, folder: str, weak: tuple[str, ...] = ()) -> Ite
     if not isinstance(node, dict):
         return
     folder = (_get(node, "defaults", "run") or node).get("working-directory", folder)
-    weak = (
-        *weak,
-        *(_describe_key(key, node[key]) for key, is_weak in _WEAK.items() if key in node and is_weak(node[key])),
-    )
+    weak = (*weak, *_list_weak(node))
     if "/evalspec@" in str(node.get("uses")):
         given = _get(node, "with")
         yield _join(given.get("working-directory", "."), given.get("manifest", "agent.yaml")), weak
-    for key in ("run", "script"):
+    for key in ("run", "script", "before_script"):
         script = "\n".join(_list(node.get(key, ())))
-        keeps_code = key == "script" or node.get("shell") == "bash" or "pipefail" in script
+        if re.search(r"\bset \+e\b(?!.*\bexit \W*[$])", script, re.DOTALL):
+            weak = (*weak, "`set +e` hides the exit code")
+        keeps_code = key != "run" or node.get("shell") == "bash" or "pipefail" in script
         for manifest, operator in _read_script(script, folder):
-            is_lost = operator == "||" or (operator == "|" and not keeps_code)
+            is_lost = operator in ("||", "&") or (operator == "|" and not keeps_code)
             yield manifest, (*weak, f"what follows `{operator}` decides the exit code") if is_lost else weak
-    for value in node.values():
+    for value in (value for key, value in node.items() if key not in ("env", "variables")):
         yield from _find_evaluations(value, folder, weak)
 
 
 def _read_script(script: str, folder: str) -> Iterator[tuple[str, str]]:
-    """Yield the manifests that a script evaluates, and the operator `|` or `||` behind the command; without one: ""."""
+    """Yield the manifests that a script evaluates, and the operator `|`, `||` or `&` behind it; without one: ""."""
     for line in re.split(r"&&|;|\n", script.replace("\\\n", " ")):
         command = _COMMENT.sub("", line)
         change, evaluate = _CHANGE_FOLDER.fullmatch(command), _EVALUATE.fullmatch(command)
         if change:
             folder = _join(folder, change["folder"])
-        elif evaluate and not re.search(r"\s(?:--help|-h)\b", evaluate["rest"]):
-            manifest, operator = _MANIFEST.search(evaluate["rest"]), re.search(r"\|\|?", evaluate["rest"])
+        elif evaluate and not re.search(r"\s(?:--help|-h|--dry-run)\b", evaluate["rest"]):
+            manifest, operator = _MANIFEST.search(evaluate["rest"]), _OPERATOR.search(evaluate["rest"])
             yield _join(folder, manifest[1] if manifest else "agent.yaml"), operator[0] if operator else ""
 
 
-def _runs_for_requests(rule: Any) -> bool:
-    """Return whether a rule of GitLab lets a job run for merge requests. What a tag stands for is not visible."""
-    condition = _get(rule).get("if", "")
-    is_for_all = not condition or condition.strip() == "$CI_COMMIT_BRANCH"
-    return _get(rule).get("when", "on_success") in _SURE and (is_for_all or "merge_request" in condition)
+def _runs_for_requests(rules: Any) -> bool:
+    """Return whether the first rule of GitLab that is about merge requests lets a job run, and fail.
+
+    What a tag stands for is not visible.
+    """
+    for rule in map(_get, rules):
+        condition = rule.get("if", "").strip()
+        if not condition or _REQUEST.fullmatch(condition):
+            return rule.get("when", "on_success") in _SURE and rule.get("allow_failure", "false") == "false"
+    return False
+
+
+def _holds(condition: str) -> bool:
+    """Return whether a condition of GitHub holds for pull requests."""
+    plain = re.sub(r"\$\{\{|\}\}", "", condition)
+    return any(all(map(_HELD.fullmatch, one.split("&&"))) for one in plain.split("||"))
 
 
 _SURE = ("always", "on_success")
+_BRANCHES = ("branches", "branches-ignore")
 _WEAK: Mapping[str, Callable[[Any], bool]] = {
-    "if": lambda value: not _ALWAYS.fullmatch(str(value)),
+    "if": lambda value: not _holds(str(value)),
     "continue-on-error": lambda value: value != "false",
-    "allow_failure": lambda value: value != "false",
+    "allow_failure": lambda value: value != "false" and "1" in _list(_get(value).get("exit_codes", "1")),
     "when": lambda value: value not in _SURE,
-    "rules": lambda value: isinstance(value, list) and not any(map(_runs_for_requests, value)),
+    "rules": lambda value: isinstance(value, list) and not _runs_for_requests(value),
+    "except": lambda value: not {"merge_requests", "branches"}.isdisjoint(_list(_get(value).get("refs", value))),
     "only": lambda value: not {"merge_requests", "branches"} & {*_list(_get(value).get("refs", value))},
 }
 """Keys of a job or step that may keep a failed gate from failing a pull request, and whether a value does."""
 _FIX_WEAK = "change it: every pull request has to run the gate and to fail with it"
+
+
+def _list_weak(node: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(_describe_key(key, node[key]) for key, is_weak in _WEAK.items() if key in node and is_weak(node[key]))
 
 
 def _describe_key(key: str, value: Any) -> str:
@@ -328,8 +374,8 @@ def _get(node: Any, *keys: str) -> dict[str, Any]:
 
 
 def _list(value: Any) -> list[str]:
-    """Return a text or the texts of a list; of a mapping its keys."""
-    return [value] if isinstance(value, str) else [str(one) for one in value]
+    """Return a text or the texts of a list, also of lists in it; of a mapping its keys."""
+    return [value] if isinstance(value, str) else [text for one in value for text in _list(one)]
 
 
 def _join(*parts: Any) -> str:

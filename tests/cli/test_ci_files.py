@@ -227,6 +227,14 @@ def test_a_wheel_that_nobody_built_is_reported(shop, tmp_path_factory, monkeypat
         ("evalspec evaluate bots/shop/agent.yaml --help", False),
         ("evalspec evaluate bots/shop/agent.yaml || true", False),
         ("evalspec evaluate bots/shop/agent.yaml | tee log", False),
+        ("uv run evalspec evaluate bots/shop/agent.yaml > log 2>&1", True),
+        ("set +e\nevalspec evaluate bots/shop/agent.yaml\ncode=$?\nexit $code", True),
+        ("set +e\nevalspec evaluate bots/shop/agent.yaml\necho done", False),
+        ("if evalspec evaluate bots/shop/agent.yaml; then echo ok; fi", False),
+        ("test -f skip || evalspec evaluate bots/shop/agent.yaml", False),
+        ("grep 'evalspec evaluate bots/shop/agent.yaml' README.md", False),
+        ("evalspec evaluate bots/shop/agent.yaml &", False),
+        ("evalspec evaluate bots/shop/agent.yaml --dry-run", False),
     ],
 )
 def test_commands_of_own_workflows_are_read(shop, script, evaluates):
@@ -242,6 +250,7 @@ def test_commands_of_own_workflows_are_read(shop, script, evaluates):
 
 GATE = {"run": "evalspec evaluate bots/shop/agent.yaml"}
 ON = ["pull_request"]
+HEAD = "github.event.pull_request.head.repo.full_name"
 
 
 @pytest.mark.parametrize(
@@ -250,6 +259,13 @@ ON = ["pull_request"]
         (ON, {}, {"if": "always()"}, ""),
         (ON, {"if": "github.event_name == 'pull_request'"}, {}, ""),
         ({"pull_request": {"paths": ["bots/**"], "types": ["opened", "synchronize"]}}, {}, {}, ""),
+        (ON, {"if": f"github.event_name != 'pull_request' || {HEAD} == github.repository"}, {}, ""),
+        (ON, {"if": "${{ !cancelled() && github.event.pull_request.draft == false }}"}, {}, ""),
+        (ON, {"if": "github.event_name == 'pull_request' && github.actor == 'me'"}, {}, "because of `if: github."),
+        (ON, {"env": {"run": "evalspec evaluate bots/shop/agent.yaml"}}, {"run": "true"}, "no workflow of GitHub was"),
+        ({"pull_request": {"paths": ["*.yaml"]}}, {}, {}, "does not run for a pull request that changes bots/shop/a"),
+        ({"pull_request": {"paths": ["**", "!bots/**"]}}, {}, {}, "does not run for a pull request that changes"),
+        ({"pull_request": {"paths-ignore": ["bots/**"]}}, {}, {}, "does not run for a pull request that changes"),
         ("pull_request_target", {}, {}, "does not run for pull requests; "),
         ({"pull_request": {"types": ["closed"]}}, {}, {}, "does not run when commits are added to a pull request; "),
         ({"pull_request": {"paths": ["docs/**"]}}, {}, {}, "does not run for a pull request that changes bots/shop/a"),
@@ -296,6 +312,43 @@ def test_a_gate_of_gitlab_that_may_fail_nobody_is_reported(shop, job, said):
     assert "no workflow of GitLab was found" in examine(shop)[2], "a template runs only in what extends it"
     Path(".gitlab-ci.yml").write_text(json.dumps({".gate": gate, "gate": {"extends": [".gate"]}}))
     assert "no workflow of GitLab was found" not in examine(shop)[2]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "is_ok"),
+    [
+        ({"workflow": {"rules": [{"if": "$CI_COMMIT_TAG"}]}}, False),
+        ({"workflow": {"rules": [{"if": "$CI_COMMIT_TAG", "when": "never"}, {"when": "always"}]}}, True),
+        ({"gate": {"rules": [{"if": "$CI_MERGE_REQUEST_IID", "changes": ["bots/**/*"]}]}}, True),
+        ({"gate": {"rules": [{"if": "$CI_MERGE_REQUEST_IID", "changes": ["docs/**/*"]}]}}, False),
+        ({"gate": {"rules": [{"if": "$CI_MERGE_REQUEST_IID", "allow_failure": True}]}}, False),
+        ({"gate": {"rules": [{"if": "$CI_MERGE_REQUEST_IID", "when": "never"}, {"when": "always"}]}}, False),
+        ({"gate": {"rules": [{"if": '$CI_PIPELINE_SOURCE != "merge_request_event"'}]}}, False),
+        ({"gate": {"except": ["merge_requests"]}}, False),
+        ({"gate": {"allow_failure": {"exit_codes": 3}}}, True),
+        ({"gate": {"allow_failure": {"exit_codes": [1, 3]}}}, False),
+        ({".a": {"allow_failure": True}, ".b": {"extends": ".a"}, "gate": {"extends": ".b"}}, False),
+    ],
+)
+def test_rules_of_gitlab_are_read_in_order(shop, jobs, is_ok):
+    Path(".gitlab-ci.yml").touch()
+    start(shop)
+    gate = {"script": [["evalspec evaluate bots/shop/agent.yaml"]], **jobs.get("gate", {})}
+    Path(".gitlab-ci.yml").write_text(json.dumps({**jobs, "gate": gate}))
+    git("add", ".")
+    line = examine(shop)[2]
+    assert line.startswith("ok: ") is is_ok, line
+
+
+def test_branches_of_a_workflow_and_actions_of_the_repository_are_read(shop):
+    start(shop)
+    (path,) = Path(".github/workflows").iterdir()
+    on = {"pull_request": {"branches": ["main"]}}
+    path.write_text(json.dumps({"on": on, "jobs": {"a": {"steps": [{"uses": "./ci/gate"}]}}}))
+    Path("ci/gate").mkdir(parents=True)
+    Path("ci/gate/action.yml").write_text(json.dumps({"runs": {"using": "composite", "steps": [GATE]}}))
+    git("add", ".")
+    assert examine(shop)[2].endswith("evaluates bots/shop/agent.yaml, for pull requests with `branches: main`")
 
 
 def test_folders_with_similar_names_have_workflows_of_their_own(shop):

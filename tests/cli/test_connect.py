@@ -216,7 +216,62 @@ def wrapped(path, _headers, body):
     return 200, {"conversation": {"messages": [*messages, reply]}}
 
 
+def zod(path, _headers, body):
+    if path != "/ask":
+        return 404, f"Cannot POST {path}: no messages here", "text/plain"
+    try:
+        question = body["message"]["text"]
+    except (KeyError, TypeError):
+        return 400, {"issues": [{"code": "invalid_type", "path": ["message", "text"], "message": "Required"}]}
+    return 200, {"answerText": ANSWERS[question], "sourceDocuments": [{"docId": "terms", "text": "The terms."}]}
+
+
+def workflow(path, _headers, body):
+    if "chatInput" not in body:
+        return 500, {"message": "Error in workflow: No chatInput"}
+    return 200, [{"output": ANSWERS[body["chatInput"]]}]
+
+
+def swagger(path, _headers, body):
+    return (200, {"answer": ANSWERS[body["said"]]}) if (path, [*body]) == ("/api/v1/talk", ["said"]) else NOT_FOUND
+
+
+OF_SWAGGER = {
+    "swagger": "2.0", "basePath": "/api/v1", "definitions": {
+        "Asked": {"type": "object", "required": ["said"], "properties": {"said": {"type": "string"}}}},
+    "paths": {"/talk": {"post": {"parameters": [{"in": "body", "schema": {"$ref": "#/definitions/Asked"}}]}}},
+}  # fmt: skip
+
+
+def gemini(path, _headers, body):
+    text = ANSWERS[body["contents"][0]["parts"][0]["text"]] if [*body] == ["contents"] else None
+    return (200, {"candidates": [{"content": {"parts": [{"text": text}]}}]}) if text else WRONG
+
+
+def rasa(path, _headers, body):
+    if set(body) != {"sender", "message"}:
+        return 400, {"status": "failure", "reason": "sender and message required"}
+    return 200, [{"recipient_id": body["sender"], "text": ANSWERS[body["message"]]}]
+
+
 SHAPES = {
+    "zod": (zod, "/ask", None, {
+        "path": "/ask", "protocol": "custom", "request": {"message": {"text": "{{input}}"}},
+        "response": {"answer": "$.answerText", "contexts": "$.sourceDocuments[*].text",
+                     "contextIds": "$.sourceDocuments[*].docId"}}),
+    "workflow": (workflow, "/hook", None, {
+        "path": "/hook", "protocol": "custom", "request": {"chatInput": "{{input}}"},
+        "response": {"answer": "$[0].output"}}),
+    "swagger": (swagger, "/openapi.json", OF_SWAGGER, {
+        "path": "/api/v1/talk", "protocol": "custom", "request": {"said": "{{input}}"},
+        "response": {"answer": "$.answer"}}),
+    "gemini": (gemini, "/v1beta/models/g:generateContent", None, {
+        "path": "/v1beta/models/g:generateContent", "protocol": "custom",
+        "request": {"contents": [{"role": "user", "parts": [{"text": "{{input}}"}]}]},
+        "response": {"answer": "$.candidates[0].content.parts[0].text"}}),
+    "rasa": (rasa, "/webhooks/rest/webhook", None, {
+        "path": "/webhooks/rest/webhook", "protocol": "custom",
+        "request": {"sender": "{{session}}", "message": "{{input}}"}, "response": {"answer": "$[0].text"}}),
     "layered": (layered, "/assist", None, {
         "path": "/assist", "protocol": "custom", "request": {"data": {"query": {"utterance": "{{input}}"}}},
         "response": {"answer": "$.data.reply.text"}}),
@@ -410,7 +465,7 @@ def test_a_second_question_that_fails_proves_nothing(shop):
     assert (done.code, "not proved: the second question got no answer" in done.out) == (0, True)
 
 
-@pytest.mark.parametrize(("path", "most", "documents"), [("", MOST - 1, 1), ("/ask", 9, 3)])
+@pytest.mark.parametrize(("path", "most", "documents"), [("", MOST - 1, 1), ("/ask", MOST - 1, 5)])
 def test_an_agent_that_only_fails_costs_eleven_requests_and_nothing_is_written(shop, path, most, documents):
     with Bot(lambda *_: (500, "model \x1b[2J::error::is down\n", "text/plain")) as bot:
         done = shop("connect", bot.url + path, "--data", "questions.csv", "--yes")

@@ -121,8 +121,15 @@ def test_edited_samples_leave_the_comparison_and_count_at_their_worst(promoted):
     assert (outcome.code, many["status"], many["pairs"]) == (3, "INCOMPLETE", 28)
     said = "12 samples were edited since the baseline, which could change the outcome: promote a new baseline, or"
     assert said in many["reason"]
+    said = (
+        "qa: 12 samples were edited since the baseline, more than the share of 0.05 that ciGate.maxRemoved allows. no"
+    )
     promoted.evaluation["ciGate"]["maxRemoved"] = 0.3
-    assert promoted.evaluate().code == 0
+    outcome = promoted.evaluate("--json")
+    assert (outcome.code, [note for note in outcome.document["notes"] if "maxRemoved" in note]) == (0, [])
+    promoted.evaluation["ciGate"] |= {"maxRemoved": 0.05, "maxDrop": 1}
+    outcome = promoted.evaluate("--json")
+    assert (outcome.code, any(note.startswith(said) for note in outcome.document["notes"])) == (0, True)
 
 
 def test_a_mismatch_of_a_whole_dataset_is_one_reason(promoted):

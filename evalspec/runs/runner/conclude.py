@@ -119,6 +119,7 @@ def conclude(
         *list_panel_notes(run_metadata.fingerprint.judge, datasets),
         *list_order_notes(datasets),
         *_baseline_notes(run_metadata, regressions),
+        *_list_lost_notes(lost, outline.policy, verdict.reasons),
         *list_second_notes(run_metadata.second),
         *list_result_notes(datasets, run_metadata.own_lag_ms),
         *list_control_notes(run_metadata.controls),
@@ -267,6 +268,14 @@ def _find_lost(
     unknown -= {one.slice for one in before.thresholds}
     removed = [replace(one, slices=(*one.slices, *unknown)) for one in before.samples if one.id in gone]
     return LostSamples(tuple(removed), tuple(edited))
+
+
+def _list_lost_notes(lost: Mapping[str, LostSamples], policy: CiGate, reasons: Sequence[str]) -> Iterator[str]:
+    """Yield the datasets that lost more samples than is allowed, unless a reason of the verdict says so."""
+    for name, one in lost.items():
+        if one and not any(one.counted in reason for reason in reasons):
+            share = f"more than the share of {policy.max_removed:g} that ciGate.maxRemoved allows"
+            yield f"{name}: {one.counted}, {share}. no outcome depends on it"
 
 
 def _without_reasons(sample: SampleResult) -> SampleResult:

@@ -38,7 +38,7 @@ _DEEPEST = 6
 _MOST_ITEMS = 20
 _ANSWER_KEYS = (
     *("answer", "response", "reply", "output", "output_text", "generated_text", "completion", "result"),
-    *("delta", "token", "chunk", "content", "text", "message"),
+    *("answer_text", "response_text", "reply_text", "delta", "token", "chunk", "content", "text", "message"),
 )
 _OTHER_KEYS = {
     *("id", "role", "type", "model", "object", "status", "event", "name", "lang", "language", "version", "url"),
@@ -52,7 +52,7 @@ _PASSAGE_KEYS = (
     *("sources", "citations", "references", "hits", "context_ids", "retrieved_context_ids", "source_ids"),
 )
 _TEXT_KEYS = ("text", "content", "page_content", "passage", "snippet", "chunk", "excerpt", "body")
-_ID_KEYS = ("id", "doc_id", "document_id", "chunk_id", "source", "url")
+_ID_KEYS = ("id", "doc_id", "docId", "document_id", "documentId", "chunk_id", "chunkId", "source", "url")
 _ACCEPTED = 202
 _ADVICE = {
     401: "; pass its credentials, as in --header 'Authorization: $env:TOKEN', or correct that variable",
@@ -98,8 +98,8 @@ class Recogniser:
                     return replace(found, endpoint=found.endpoint | headers)
         raise Unmeasurable(
             f"{counted(len(seen), 'request')} got no answer that can be read. a 404, 405 or 422 may be about the body, "
-            "so it does not prove that a path is wrong. pass the url with its path, --model if requests name one, or "
-            "write chatEndpoint.path, request and response yourself: docs/how-to/agents.md"
+            "so it does not prove that a path is wrong. pass the url with its path or its OpenAPI document, --model if "
+            "requests name one, or write chatEndpoint.path, request and response yourself: docs/how-to/agents.md"
         )
 
     async def _try(self, form: Form, question: str) -> Recognised | None:
@@ -123,7 +123,8 @@ class Recogniser:
                 raise Unmeasurable(str(error)) from error
             _stop_if_later(agent.status)
             _stop_if_refused(error)
-            named = (said if looks_like_html(error.reply) else error.reply or said).replace(question, "")
+            named = said if looks_like_html(error.reply) else error.reply or said
+            named = named.replace(question, "").replace(form.path, "")
             takes_get = agent.status == 405 and self._names_get(agent.allowed, form)
             self._queue.extendleft(reversed(list_next(form, agent.status, named, takes_get=takes_get)))
             return None
@@ -239,12 +240,12 @@ def _list_texts(value: Any, question: str, place: Place) -> Iterator[tuple[Place
     """Yield the texts of a reply that may be its answer, with their places. Of a conversation, the last message."""
     if isinstance(value, str):
         name = next((step for step in reversed(place) if isinstance(step, str)), "")
-        is_other = name.lower() in _OTHER_KEYS or _KEY_OF_ID.fullmatch(name) or _ID.fullmatch(value.strip())
+        is_other = _fold(name) in _OTHER_KEYS or _KEY_OF_ID.fullmatch(name) or _ID.fullmatch(value.strip())
         if value.strip() not in ("", question.strip()) and not is_other:
             yield place, value
     elif isinstance(value, dict) and len(place) < _DEEPEST:
         for key, item in value.items():
-            if NAME.fullmatch(key) and key.lower() not in _PASSAGE_KEYS:
+            if NAME.fullmatch(key) and _fold(key) not in _PASSAGE_KEYS:
                 yield from _list_texts(item, question, (*place, key))
     elif isinstance(value, list) and len(place) < _DEEPEST:
         is_conversation = len(value) > 1 and all("content" in as_object(item) for item in value)
@@ -252,17 +253,24 @@ def _list_texts(value: Any, question: str, place: Place) -> Iterator[tuple[Place
             yield from _list_texts(value[index], question, (*place, index))
 
 
+def _fold(key: str) -> str:
+    """Return a key in small letters, its words joined by `_`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).lower()
+
+
 def _rank(place: Place, text: str) -> tuple[int, int, int]:
     """Return how unlikely a text is the answer: by the best key above it, by its own key, and by its length."""
-    ranks = [_ANSWER_KEYS.index(key) if key in _ANSWER_KEYS else 99 for key in place if isinstance(key, str)]
+    keys = [_fold(key) for key in place if isinstance(key, str)]
+    ranks = [_ANSWER_KEYS.index(key) if key in _ANSWER_KEYS else 99 for key in keys]
     return min(ranks, default=99), ranks[-1] if ranks else 99, -len(text)
 
 
 def _map_passages(holder: Mapping[str, Any], place: Place) -> dict[str, str]:
     """Return the queries for what was retrieved: lists of texts, of ids, or of objects with them."""
     found: dict[str, str] = {}
-    for key in _PASSAGE_KEYS:
-        items, where = holder.get(key), f"{render_location((*place, key))}[*]"
+    names = {_fold(name): name for name in holder if NAME.fullmatch(name)}
+    for key in (names[key] for key in _PASSAGE_KEYS if key in names):
+        items, where = holder[key], f"{render_location((*place, key))}[*]"
         if not isinstance(items, list) or not items:
             continue
         if all(isinstance(item, str) for item in items):

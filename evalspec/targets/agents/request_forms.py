@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,9 +34,11 @@ _ASKING = re.compile(r"ask|chat|answer|query|question|invoke|complet|generat|res
 _CHANGING = re.compile(r"(?<![a-z])(feedback|upload|ingest|index|document|log|auth|token|delet|embed|admin)", re.I)
 """Paths to which no question is sent because a document lists them: they may store it."""
 _QUOTED = re.compile(r"['\"`]([A-Za-z_]\w{0,40})['\"`](?!\s*:)", re.ASCII)
-_LACKS = re.compile(r"missing|required|expected|KeyError|must", re.IGNORECASE)
-_STEPS = re.compile(r'"loc"\s*:\s*\[((?:\s*,?\s*"[\w -]{1,60}")+)', re.ASCII)
-"""The place that an error of pydantic is about, up to the first index of a list."""
+_COMPOUND = re.compile(r"\b[a-z]+(?:_[a-z]+|[A-Z][a-z]+){1,4}\b", re.ASCII)
+"""A name of several words, such as `chatInput`, which needs no quotes to be known as one."""
+_LACKS = re.compile(r"missing|required|expected|KeyError|must|\bno\b", re.IGNORECASE)
+_STEPS = re.compile(r'"(?:loc|path)"\s*:\s*\[((?:\s*,?\s*"[\w -]{1,60}")+)', re.ASCII)
+"""The place that an error of pydantic or zod is about, up to the first index of a list."""
 _DOTTED = re.compile(r"\b[A-Za-z_]\w{0,40}(?:\.[A-Za-z_]\w{0,40}){1,5}\b", re.ASCII)
 _LINK = re.compile(r"https?://\S+")
 _WANTS_LIST = re.compile(r"\b(list|array)", re.IGNORECASE)
@@ -73,6 +76,13 @@ _USUAL = (
     *(Form("/v1/messages", "anthropic"), Form("/v1/responses", "openai-responses"), _make_short("/invoke", "input")),
     *(Form("/chat"), _make_short("/ask", "question"), Form("/")),
 )
+_PRODUCTS: Mapping[str, Mapping[str, Any]] = {
+    ":generateContent": {"contents": [{"role": "user", "parts": [{"text": _INPUT}]}]},
+    "/converse": {"messages": [{"role": "user", "content": [{"text": _INPUT}]}]},
+    "/chat-messages": {"inputs": {}, "query": _INPUT, "user": "{{session}}"},
+    "/webhooks/rest/webhook": {"sender": "{{session}}", "message": _INPUT},
+}
+"""Ends of paths of Gemini, Bedrock, Dify and Rasa, with their requests."""
 _WIRES = [(form.path.removeprefix("/v1"), form.protocol) for form in _USUAL if form.protocol and not form.request]
 """Ends of paths, with their protocols."""
 
@@ -81,7 +91,11 @@ def list_first(path: str, query: str) -> Iterator[Form | str]:
     """Yield what to send first, and the paths of OpenAPI documents as text. `path`, `query`: of the given url."""
     own, base = path + (f"?{query}" if query else ""), path.rstrip("/")
     last = base.rpartition("/")[2]
+    if path.endswith((".json", "/api-docs")):
+        yield own
+        return
     yield from (Form(own, wire) for end, wire in _WIRES if path.endswith(end))
+    yield from (_make_form(own, template) for end, template in _PRODUCTS.items() if path.endswith(end))
     if last in ("", "api", "v1"):
         yield "/openapi.json"
         yield from (replace(form, path=base + form.path.removeprefix(f"/{last}" if last else "")) for form in _USUAL)
@@ -91,8 +105,8 @@ def list_first(path: str, query: str) -> Iterator[Form | str]:
         yield _make_short(own, first)
         yield "/openapi.json"
         yield from (_make_short(own, key) for key in others)
-        yield f"{base}/openapi.json"
-    yield "/v3/api-docs"
+        yield from (f"{base}/openapi.json", f"{base}/v3/api-docs")
+    yield from ("/v3/api-docs", "/swagger.json")
 
 
 def list_next(form: Form, status: int | None, said: str, *, takes_get: bool = False) -> list[Form]:
@@ -106,7 +120,7 @@ def list_next(form: Form, status: int | None, said: str, *, takes_get: bool = Fa
     after_messages = ("messages", *_FIRST_KEYS) if form.protocol not in (None, "custom") else _FIRST_KEYS
     usual = () if status in (404, 405, 501) or form.method == "GET" else after_messages
     plain = [key for key in _QUESTION_KEYS if key != "message" and re.search(rf"\b{key}\b", said)]
-    quoted = _QUOTED.findall(said) if _LACKS.search(said) and not plain else []
+    quoted = [*_COMPOUND.findall(said), *_QUOTED.findall(said)] if _LACKS.search(said) and not plain else []
     keys = [key for key in (*plain, *quoted) if f'"{key}"' not in form.shown]
     found = list(_list_named(form, said)) or [_make_short(form.path, key, method=form.method) for key in keys]
     return found[:_MOST_NAMED] or [_make_short(form.path, key) for key in usual]
@@ -137,7 +151,9 @@ def _list_named(form: Form, said: str) -> Iterator[Form]:
 def list_operations(document: Mapping[str, Any], path: str) -> list[Form]:
     """Return how an OpenAPI document says that a question is asked, the likeliest first. `path`: of the given url."""
     found: list[Form] = []
-    for place, operations in as_object(document.get("paths")).items():
+    base = _find_base(document)
+    for named, operations in as_object(document.get("paths")).items():
+        place = base + named
         if _PATH.fullmatch(place) and (place == path or not _CHANGING.search(place)):
             for method, schema in _list_schemas(as_object(operations), document):
                 template = _fill(schema, document, 0)
@@ -147,10 +163,20 @@ def list_operations(document: Mapping[str, Any], path: str) -> list[Form]:
     return ([form for form in found if form.path == path] or found)[:_MOST_OPERATIONS]
 
 
+def _find_base(document: Mapping[str, Any]) -> str:
+    """Return the path below which the operations of a document are."""
+    servers = document.get("servers")
+    first = as_object(servers[0]).get("url") if isinstance(servers, list) and servers else document.get("basePath")
+    return urlsplit(str(first or "")).path.rstrip("/")
+
+
 def _list_schemas(operations: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the methods of a path that may take a question, with the schema of a body or of the query parameters."""
     body = _resolve(as_object(operations.get("post")).get("requestBody"), document)
     schema = as_object(as_object(body.get("content")).get("application/json")).get("schema")
+    of_post = as_object(operations.get("post")).get("parameters")  # Swagger 2 has the body among them
+    bodies = [_resolve(one, document) for one in of_post] if isinstance(of_post, list) else []
+    schema = schema or next((one.get("schema") for one in bodies if one.get("in") == "body"), None)
     if schema:
         yield "POST", schema
     listed = as_object(operations.get("get")).get("parameters")

@@ -31,10 +31,15 @@ class LostSamples(Struct, frozen=True):
         """All of them."""
         return (*self.removed, *self.edited)
 
-    def describe(self) -> str:
-        """Return why they leave a limit undecided."""
+    @property
+    def counted(self) -> str:
+        """How many are gone, and how many were edited."""
         removed, edited = len(self.removed), len(self.edited)
         gone = f"{counted(removed, 'sample')} of the baseline {pluralize(removed, 'is', 'are')} gone from the dataset"
         changed = f"{counted(edited, 'sample')} {pluralize(edited, 'was', 'were')} edited since the baseline"
-        said = " and ".join(text for count, text in ((removed, gone), (edited, changed)) if count)
-        return f"{said}, which could change the outcome: promote a new baseline, or allow the share with maxRemoved"
+        return " and ".join(text for count, text in ((removed, gone), (edited, changed)) if count)
+
+    def describe(self) -> str:
+        """Return why they leave a limit undecided."""
+        fix = "promote a new baseline, or allow the share with maxRemoved"
+        return f"{self.counted}, which could change the outcome: {fix}"
