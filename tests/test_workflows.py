@@ -345,7 +345,8 @@ def test_every_supported_python_is_tested():
     pythons = CI["jobs"]["test"]["strategy"]["matrix"]["python"]
     assert pythons == ["3.11", "3.12", "3.13", "3.14"]
     assert f'requires-python = ">={pythons[0]}"' in project
-    assert re.findall(r'"Programming Language :: Python :: (3\.\d+)"', project) == pythons[:1]  # where the tests ran
+    tried = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', project)
+    assert tried == ["3.11", "3.13"], "name the Pythons where the tests ran"
 
 
 def test_the_first_evaluation_of_other_systems_passes_here(project):
