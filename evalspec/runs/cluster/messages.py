@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, msgpack
 
-from evalspec.inputs.manifest.redaction import Redaction
+from evalspec.inputs.manifest.redaction import Redaction, has_placeholders
 from evalspec.model import JudgeUsage
 from evalspec.model.log import StoredRecord, change_texts
 from evalspec.runs.runner.results import AttemptIndex
@@ -268,4 +268,5 @@ def hide(record: StoredRecord, redaction: Redaction) -> bytes:
 
 def reveal(line: bytes, redaction: Redaction, kind: type[_Kind]) -> _Kind:
     """Return the record of a line of `hide`, with the values that this side knows."""
-    return change_texts(decode_line(line, kind, "a message of a node"), redaction.restore_known)
+    record = decode_line(line, kind, "a message of a node")
+    return change_texts(record, redaction.restore_known) if has_placeholders(line) else record
