@@ -1,11 +1,13 @@
 # Everything runs in a virtual environment of the checkout, with the versions of constraints.txt.
 PYTHON ?= python3
-VENV := .venv
+# Another Python has an environment of its own: make test PYTHON=python3.13 VENV=.venv-3.13
+VENV ?= .venv
+UV ?= uv
 SITE := build/site
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo demo-service test test-slow test-all faults fuzz chaos chromium postgresql shell-tools export-servers lint check docs dist clean
+.PHONY: demo demo-service test test-slow test-all faults fuzz chaos chromium postgresql shell-tools export-servers lint check docs dist sbom constraints-check clean
 
 demo: $(VENV)/.demo
 	@if [ -n "$$OPENAI_API_KEY" ]; then \
@@ -105,11 +107,36 @@ docs: $(VENV)/.docs
 	@$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going docs $(SITE)
 	@echo "The documentation is in $(SITE)/index.html"
 
-# The wheel is built from the sdist, so the sdist is complete. CONTRIBUTING.md says what comes next.
+# The wheel is built from the sdist, so the sdist is complete. CONTRIBUTING.md says what comes next. The same commit gives
+# the same bytes: the time of all files is that of the commit.
+dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 946684800)
 dist: $(VENV)/.dev
 	rm -rf dist
-	$(BIN)/python -m build --outdir dist .
+	umask 022 && $(BIN)/python -m build --outdir dist .
+	$(BIN)/python .ci/stable_sdist.py dist/*.tar.gz
 	$(BIN)/python -m twine check --strict dist/*
+
+# The packages of an environment with the default installation of the wheel, as CycloneDX.
+sbom: $(VENV)/.dev
+	@$(INSTALL) cyclonedx-bom
+	$(PYTHON) -m venv --clear build/sbom
+	build/sbom/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
+	$(BIN)/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --output-file dist/evalspec.cdx.json \
+		build/sbom/bin/python
+
+# Whether the pinned versions have wheels for Pythons and systems that are not at hand. uv evaluates markers for them.
+# wordllama and scikit-network have no wheel for 3.14: only the slim set has to resolve there.
+constraints-check: export MACOSX_DEPLOYMENT_TARGET = 14.0
+constraints-check: WHEELS = $(UV) pip compile --quiet --constraint constraints.txt --only-binary :all:
+constraints-check:
+	@for system in x86_64-unknown-linux-gnu aarch64-apple-darwin x86_64-pc-windows-msvc; do \
+		for version in 3.11 3.12 3.13; do \
+			$(WHEELS) --extra all --python-version $$version --python-platform $$system pyproject.toml >/dev/null && \
+				echo "$$version $$system: evalspec-runner[all]" || exit 1; \
+		done; \
+		$(WHEELS) --python-version 3.14 --python-platform $$system requirements-slim.txt >/dev/null && \
+			echo "3.14 $$system: requirements-slim.txt" || exit 1; \
+	done
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

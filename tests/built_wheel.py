@@ -8,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 _FILES = (
+    ".ci/stable_sdist.py",
     "CHANGELOG.md",
     "LICENSE",
     "MANIFEST.in",
@@ -25,7 +26,8 @@ def copy_source(folder: Path) -> Path:
     source = folder / "source"
     source.mkdir()
     for name in _FILES:
-        shutil.copy(ROOT / name, source)
+        (source / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, source / name)
     shutil.copytree(ROOT / "evalspec", source / "evalspec", ignore=shutil.ignore_patterns("__pycache__"))
     return source
 

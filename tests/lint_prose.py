@@ -134,7 +134,11 @@ _PATTERNS = {
 _CODE = "·"  # what is no prose becomes this, so that no phrase reaches over it
 _FENCED = re.compile(r"^ *```(\w*).*?^ *```", re.MULTILINE | re.DOTALL)
 _QUOTING = {"text", "json", "jsonl", "csv", "xml"}
-_TEXT_TOKENS = {getattr(tokenize, name) for name in ("COMMENT", "STRING", "FSTRING_MIDDLE") if hasattr(tokenize, name)}
+_OPEN, _CLOSED = (
+    {getattr(tokenize, name) for name in (f"FSTRING_{edge}", f"TSTRING_{edge}") if hasattr(tokenize, name)}
+    for edge in ("START", "END")
+)
+Place = tuple[int, int]
 
 
 def find_hits(text: str, path: str) -> Iterator[Hit]:
@@ -161,11 +165,24 @@ def keep_python_prose(source: str) -> str:
     for line in source.split("\n"):
         starts.append(starts[-1] + len(line) + 1)
     prose = list(_mask(source.replace("\\\n", " \n")))
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type in _TEXT_TOKENS:
-            first, last = (starts[row - 1] + column for row, column in (token.start, token.end))
-            prose[first:last] = _text_of(token.type, source[first:last])
+    for kind, *places in _list_texts(source):
+        first, last = (starts[row - 1] + column for row, column in places)
+        prose[first:last] = _text_of(kind, source[first:last])
     return "".join(prose)
+
+
+def _list_texts(source: str) -> Iterator[tuple[int, Place, Place]]:
+    """Yield type, start and end of comments and literals. An f-string is one literal, as before Python 3.12."""
+    opened: list[Place] = []
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in _OPEN:
+            opened.append(token.start)
+        elif token.type in _CLOSED:
+            start = opened.pop()
+            if not opened:
+                yield tokenize.STRING, start, token.end
+        elif token.type in (tokenize.COMMENT, tokenize.STRING) and not opened:
+            yield token.type, token.start, token.end
 
 
 def find_coined_names(source: str, path: str) -> Iterator[Hit]:

@@ -295,14 +295,14 @@ IMPORTED = {
     ("metrics",): 343,
     ("validate", "agent.yaml"): 600,
     ("evaluate", "agent.yaml", "--responses", "replies.jsonl"): 699,
-    ("runs", "list"): 291,
+    ("runs", "list"): 266,
     ("report",): 592,
     ("report", "-o", "report.html"): 642,
     ("show", "s"): 610,
     ("compare", "latest", "latest"): 664,
     ("plan", "agent.yaml"): 768,
     ("rescore", "latest", "agent.yaml"): 699,
-    ("score", "qrels.txt", "run.txt", "-m", "recall"): 308,
+    ("score", "qrels.txt", "run.txt", "-m", "recall"): 213,
     ("convert", "qa.jsonl", "out.jsonl", "--to", "jsonl", "--force"): 424,
 }
 """Modules that a command leaves imported on Python 3.11. Start-up is most of what a short command costs."""

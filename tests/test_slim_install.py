@@ -1,6 +1,7 @@
 """What `make dist` builds, installed into an empty environment: the slim installation of the README, made for real."""
 
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -56,6 +57,16 @@ def test_both_have_the_tracked_files_of_the_package_and_no_tests(distributions):
     packed = {name for name in names if name.startswith("evalspec/")}
     assert packed == wanted
     assert not [name for name in names if name.startswith("tests/")]
+
+
+@pytest.mark.timeout(600)
+def test_the_same_files_are_the_same_bytes_elsewhere_and_later(distributions, tmp_path):
+    before = os.umask(0o077)
+    try:
+        again = make_dist(tmp_path, litter=True)
+    finally:
+        os.umask(before)
+    assert [path.read_bytes() for path in again] == [path.read_bytes() for path in distributions]
 
 
 @pytest.mark.timeout(600)

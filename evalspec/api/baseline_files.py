@@ -1,26 +1,29 @@
-"""Promoted baselines of a project: whether a run should become one, where they are, and how samples are taken out.
+"""Promoted baselines of a project: what a run becomes, where they are, and how samples are taken out.
 
 Anchors of calibrations are beside them, and lose samples in the same way.
 """
 
 import os
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from evalspec.base.errors import StoreError
+from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.base.output_files import write_file
 from evalspec.model import Direction, PeopleScores, Run
 from evalspec.model.calibrations import StoredAnchor
 from evalspec.model.fingerprints import Fingerprint
+from evalspec.model.shards import refuse_shard
 from evalspec.model.typed_json import parse_document, read_bytes
+from evalspec.runs.store.damage import refuse_damage
 from evalspec.runs.store.erasing import Key
 from evalspec.runs.store.run_rows import read_values
 from evalspec.runs.store.run_store import RunStore
 from evalspec.runs.store.stored_run import StoredRun, open_run
-from evalspec.verdict.comparison.baseline import KIND, build_baseline, list_pooled, render_baseline
+from evalspec.verdict.comparison.baseline import KIND, Baseline, build_baseline, list_pooled, render_baseline
 from evalspec.verdict.correction.calibration_file import read_anchors, write_anchors
 
 _HEAD_BYTES = 4096
@@ -112,6 +115,36 @@ def _drop_samples(run: Run, find_keys: FindKeys) -> tuple[Run, int]:
         removed += len(dataset.samples) - len(samples)
         datasets += [replace(dataset, samples=samples)] if samples else []
     return replace(run, datasets=tuple(datasets)), removed
+
+
+def promote_stored(
+    store: RunStore, stored: StoredRun, over: Baseline | None, reason: str | None = None, *, add: bool = False
+) -> tuple[Baseline, Run]:
+    """Return the baseline of a finished run that takes the place of `over`, or is added to it, and the run alone.
+
+    `reason`: why the run becomes the anchor too, so that its losses are accepted.
+
+    Raises:
+        InvalidInput: The run cannot become a baseline: it is not finished, a part, or stopped early.
+        StoreError: The run is damaged.
+    """
+    from evalspec.runs.runner.reread import conclude_stored
+    from evalspec.verdict.comparison.promotion import add_run, promote, refuse_stopped
+    from evalspec.verdict.outline import policy_to_json
+
+    refuse_shard(stored.id, stored.fingerprint, "promoted")
+    if not stored.report.is_file():
+        raise InvalidInput(f"run {stored.id} is not finished", f"resume it: evalspec evaluate … --resume {stored.id}")
+    refuse_damage(stored)
+    concluded = conclude_stored(stored)
+    refuse_stopped(concluded)
+    best_of = count_outdone(store, stored, concluded)
+    fingerprint = replace(concluded.fingerprint, ci_gate=policy_to_json(stored.outline.policy), best_of=best_of)
+    concluded = replace(concluded, fingerprint=fingerprint)
+    if add and over is not None:
+        return add_run(over, concluded), concluded
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return promote(concluded, over, reason, now, stored.read_index().people), concluded
 
 
 def count_outdone(store: RunStore, stored: StoredRun, concluded: Run) -> int | None:

@@ -16,7 +16,7 @@ from evalspec.runs.store.erasing import Key, Wanted, erase_samples, find_samples
 from evalspec.runs.store.inputs import INPUTS_NAME, read_inputs
 from evalspec.runs.store.log_records import read_log
 from evalspec.runs.store.run_log import LOG_NAME
-from evalspec.runs.store.run_store import STORE, RunStore
+from evalspec.runs.store.run_store import BASELINES, STORE, RunStore
 from evalspec.runs.store.stored_run import StoredRun, open_run
 from evalspec.scoring.judge.cache_file import use_cache
 from evalspec.verdict.comparison.baseline import KIND
@@ -76,13 +76,14 @@ def erase(
     keys = _erase_runs(project, quotes, set(samples), done)
     erase_cached(RunStore(project / STORE), set(samples).union(*keys.values()), quotes, done)
     erase_labels_on(project / STORE, keys, (), quotes, done)
-    shorten_baselines(
-        project,
-        lambda run: keys.get(run, set()) | set(samples),  # without its stored run, a baseline loses the given ones only
-        lambda path: str(path.relative_to(project)),
-        quotes,
-        done,
-    )
+    for folder in (project, project / STORE / BASELINES):
+        shorten_baselines(
+            folder,
+            lambda run: keys.get(run, set()) | set(samples),  # without its stored run, it loses the given ones only
+            lambda path: str(path.relative_to(project)),
+            quotes,
+            done,
+        )
     _remove_logs(project, quotes, done)
     _list_unreachable(project, quotes, keys, done)
     done.failed = [line.replace(f"{project}/", "") for line in done.failed]

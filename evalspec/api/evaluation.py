@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from evalspec.api.arguments import LimitOptions
+from evalspec.api.server_baselines import fetch_baseline
 from evalspec.base.errors import Problem
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.inputs.manifest.loader import LoadedManifest
@@ -212,6 +213,7 @@ def prepare(
     if resumed is not None:
         refuse_pushed(resumed.folder, "resumed")
         refuse_erased(resumed, resumed.read_index(), "resumed")
+    loaded = fetch_baseline(loaded, store, resumed=resumed)
     return Evaluation(build_plan(loaded, options, known), store, resumed, retry_errors)
 
 
@@ -249,6 +251,7 @@ def prepare_rescore(
         stored=_ids_of(stored),
         **retriever_options_of(stored),
     )
+    loaded = fetch_baseline(loaded, store)
     return Evaluation(build_plan(loaded, options), store, rescored=stored, fresh=fresh)
 
 

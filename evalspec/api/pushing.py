@@ -1,59 +1,51 @@
-"""Push stored runs to a server of evalspec, for `evalspec runs push` and `evalspec evaluate --push`.
+"""Push stored runs to a server of evalspec, and pull runs: `evalspec runs push`, `runs pull` and `evaluate --push`.
 
 The files are sent in chunks as they are stored. A push that was interrupted continues where it was, and a run that the
-server has already is not sent again.
+other side has already is not sent again.
 """
 
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import shutil
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-import httpx
-from msgspec import MsgspecError, Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
 from msgspec.json import encode
 
-from evalspec.base.errors import InvalidInput, Problem, ServiceError, Unmeasurable
-from evalspec.base.text import one_line
-from evalspec.inputs.manifest.redaction import hide_all
-from evalspec.model.base import built
+from evalspec.api.server import PushServer, Say, ServerCalls, open_server
+from evalspec.base.errors import InvalidInput, ServiceError, StoreError, Unmeasurable
+from evalspec.base.foreign_text import inert
+from evalspec.model.fingerprints import CiBuild
 from evalspec.model.shards import refuse_shard
 from evalspec.runs.runner.ci_variables import detect_ci_build
-from evalspec.runs.store.damage import refuse_damage
-from evalspec.runs.store.pushed_runs import PushedFile, list_pushed_files
+from evalspec.runs.store.damage import list_damage, refuse_damage
+from evalspec.runs.store.files import PRIVATE_FOLDER, digest_file, store_errors
+from evalspec.runs.store.pushed_runs import (
+    PUSHED_NAMES,
+    REQUIRED_NAMES,
+    PushedFile,
+    PushMark,
+    adopt_run,
+    digest_content,
+    digest_stored,
+    list_pushed_files,
+)
 from evalspec.runs.store.run_log import is_being_written
+from evalspec.runs.store.run_store import RunStore, is_run_name, prepare_root
 from evalspec.runs.store.stored_run import open_run
-from evalspec.targets.http.client import OutgoingRequest, open_client, parse_body, read_whole, send
-from evalspec.targets.http.error_body import is_transient
-from evalspec.targets.http.failures import ServiceNames
-from evalspec.targets.http.pacing import parse_retry_after, persist
-from evalspec.targets.http.routes import choose_route, is_loopback
 
-TOKEN_VARIABLE = "EVALSPEC_TOKEN"  # noqa: S105 - the name of a variable
-_CREATE_TOKEN = "evalspec token create --user EMAIL --scope push --namespace NS"  # noqa: S105 - a command
-_RETRIES = 6
-_SECONDS = 60.0
 _COMMIT_SECONDS = 900.0
 """The server checks the whole run."""
-_PROBLEM_TYPE = "application/problem+json"
-_OCTETS = (b"content-type", b"application/octet-stream")
-_PRINTED = re.compile(r"[!-~]+")
+_STAGED = "pulls"
+_PAGE = 200
+_PAGE_BYTES = 64 * 1024**2
 _MOST_BEGINNINGS = 3
 _MOST_REFUSALS = 3
 """How often the server may refuse a chunk at the offset that it asked for."""
-
-Say = Callable[[str], object]
-
-
-class PushServer(Struct, frozen=True):
-    """Where to push to. `url`: without a slash at its end."""
-
-    url: str
-    token: str
 
 
 class PushedRun(Struct, frozen=True):
@@ -75,44 +67,6 @@ class _State(Struct):
     is_stored: bool
     files: list[_Received]
     chunk_bytes: int
-
-
-def choose_server(url: str | None, environment: Mapping[str, str], *, allow_http: bool = False) -> PushServer:
-    """Return the server to push to, with the token of the environment.
-
-    Raises:
-        InvalidInput: The url is missing or not that of a server, the token is missing, or would be sent in plain text.
-    """
-    problems = []
-    token = environment.get(TOKEN_VARIABLE, "").strip()
-    if not token:
-        fix = f"set it to what `{_CREATE_TOKEN}` prints on the server"
-        problems.append(Problem("not set", fix, field=TOKEN_VARIABLE))
-    elif not _PRINTED.fullmatch(token):
-        fix = "copy it again from the output of `evalspec token create`"
-        problems.append(Problem("has characters that no token has", fix, field=TOKEN_VARIABLE))
-    problem = _check_url(url, allow_http=allow_http)
-    if problem is not None:
-        problems.append(problem)
-    if problems:
-        raise InvalidInput(problems)
-    return PushServer((url or "").rstrip("/"), token)
-
-
-def _check_url(url: str | None, *, allow_http: bool) -> Problem | None:
-    if not url:
-        return Problem("there is no server to push to", "name one, like https://evals.example.com", field="--to")
-    try:
-        parts = urlsplit(url if _PRINTED.fullmatch(url) else "")  # urlsplit drops line breaks, and nothing else does
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        host = None
-    if not host or parts.scheme not in ("http", "https") or "@" in parts.netloc or parts.query or parts.fragment:
-        return Problem("not the url of a server", "write it like https://evals.example.com", field="--to")
-    if parts.scheme == "http" and not allow_http and not is_loopback(host):
-        message = f"http://{parts.netloc} is not encrypted, so others could read the token"
-        return Problem(message, "use https; --allow-http permits it in a private network", field="--to")
-    return None
 
 
 def check_pushable(folder: Path) -> None:
@@ -142,9 +96,9 @@ async def push_run(folder: Path, server: PushServer, say: Say) -> PushedRun:
     """
     check_pushable(folder)
     files = list_pushed_files(folder)
-    async with open_client({"authorization": f"Bearer {server.token}"}, choose_route(server.url)) as client:
+    async with open_server(server, say) as calls:
         try:
-            is_new = await _Pushing(client, server, say).push(folder, files)
+            is_new = await _Pushing(calls).push(folder, files)
         except ServiceError as error:
             raise Unmeasurable(f"run {folder.name} was not pushed: {error}") from error
     return PushedRun(folder.name, f"{server.url}/runs/{quote(folder.name)}", is_new)
@@ -169,11 +123,8 @@ def _refuse_other_files(asked: Sequence[_Received], announced: Sequence[PushedFi
 class _Pushing:
     """The requests of one push."""
 
-    def __init__(self, client: httpx.AsyncClient, server: PushServer, say: Say) -> None:
-        self._client = client
-        self._server = server
-        self._say = say
-        self._service = ServiceNames("the server", "--to", hide=hide_all([server.token]))
+    def __init__(self, calls: ServerCalls) -> None:
+        self._calls = calls
 
     async def push(self, folder: Path, files: tuple[PushedFile, ...]) -> bool:
         """Push a run unless the server has it, and return whether it was new.
@@ -181,7 +132,7 @@ class _Pushing:
         A push can vanish: another one of the same run was faster, or a server that was full made room.
         """
         for left in reversed(range(_MOST_BEGINNINGS)):
-            state = await self._request("POST", "/v1/pushes", encode(_announce(folder.name, files)))
+            state = await self._calls.request("POST", "/v1/pushes", _State, encode(_announce(folder.name, files)))
             if state.is_stored:
                 return False
             _refuse_other_files(state.files, files)
@@ -214,50 +165,113 @@ class _Pushing:
         Raises:
             ServiceError: It did not.
         """
-        state = await self._request("POST", f"/v1/pushes/{push_id}/commit", seconds=_COMMIT_SECONDS)
+        state = await self._calls.request("POST", f"/v1/pushes/{push_id}/commit", _State, seconds=_COMMIT_SECONDS)
         if not state.is_stored:
             raise ServiceError("the server did not store it; check --to")
 
     async def _send_chunk(self, push_id: str, file: _Received, chunk: bytes) -> int:
         """Send a chunk, and return how many bytes of the file the server has."""
         place = f"/v1/pushes/{push_id}/files/{file.name}?offset={file.received}"
-        state = await self._request("PUT", place, chunk, is_json=False)
+        state = await self._calls.request("PUT", place, _State, chunk, is_json=False)
         return next((one.received for one in state.files if one.name == file.name), 0)
 
-    async def _request(
-        self, method: str, place: str, content: bytes = b"", *, is_json: bool = True, seconds: float = _SECONDS
-    ) -> _State:
-        """Send a request, also several times if the server is busy or gone, and return the state of the push."""
-        url = f"{self._server.url}{place}"
-        headers = () if is_json else (_OCTETS,)
-        sent = OutgoingRequest(url, seconds, content, method, headers)
 
-        async def attempt() -> _State:
-            async with send(self._client, sent, self._service) as response:
-                body = await read_whole(response)
-            if not response.is_success:
-                raise self._explain(response, body)
-            try:
-                return convert(parse_body(body, url, self._service), built(_State))
-            except (MsgspecError, ServiceError) as error:
-                raise ServiceError(f"{self._server.url} does not answer as a server of evalspec; check --to") from error
+class PulledRun(Struct, frozen=True):
+    """A run that the store has. `is_new`: it was not there before."""
 
-        return await persist(attempt, _RETRIES, self._say_retry)
+    run_id: str
+    is_new: bool
 
-    def _explain(self, response: httpx.Response, body: bytes) -> ServiceError:
-        """Return the error of a response, in the words of the server if it has any."""
-        status = response.status_code
-        said = f"{self._server.url} answered {status} {response.reason_phrase}; is a server of evalspec there?"
-        if response.headers.get("content-type", "").startswith(_PROBLEM_TYPE):
-            with suppress(ServiceError, TypeError, KeyError):
-                said = str(parse_body(body, "", self._service)["detail"])
-        detail = one_line(self._service.hide(said))
-        if status == HTTPStatus.UNAUTHORIZED:
-            detail = f"the token in EVALSPEC_TOKEN is not valid on {self._server.url}: unknown, expired or revoked"
-        if "X-Namespace" in detail:
-            detail = "the token is valid for several namespaces; push with a token of one"
-        retry_after = parse_retry_after(response.headers.get("retry-after"))
-        return ServiceError(detail, retryable=is_transient(status), retry_after=retry_after, status=status)
 
-    def _say_retry(self, error: ServiceError, seconds: float) -> None:
-        self._say(f"{error}; trying again in {seconds:.0f} s")
+class _Listed(Struct):
+    runs: list[dict[str, Any]]
+    next_cursor: str | None = None
+
+
+class _Files(Struct):
+    files: list[PushedFile]
+    pushed_by: str | None = None
+    pushed_at: str | None = None
+    ci: CiBuild | None = None
+
+
+async def pull_runs(
+    names: Sequence[str] | None, store: RunStore, server: PushServer, say: Say
+) -> tuple[list[PulledRun], list[str]]:
+    """Pull runs into a store, and return them, and a line about each that was refused. `names`: ids; None: all runs.
+
+    The files are as they were pushed. What a pull that was interrupted has received is not sent again. A run of the
+    store never changes.
+
+    Raises:
+        Unmeasurable: The server could not be reached, or has no list of runs.
+    """
+    pulled, failed = [], []
+    async with open_server(server, say) as calls:
+        try:
+            for name in names if names is not None else await _list_finished(calls):
+                try:
+                    pulled.append(await _pull(name, store, calls))
+                except (InvalidInput, StoreError, ServiceError) as error:
+                    if isinstance(error, ServiceError) and error.retryable:
+                        raise
+                    failed.append(f"run {inert(name)} was not pulled: {inert(str(error))}")
+        except ServiceError as error:
+            raise Unmeasurable(f"not everything was pulled: {inert(str(error))}") from error
+    return pulled, failed
+
+
+async def _list_finished(calls: ServerCalls) -> list[str]:
+    found: list[str] = []
+    cursor = ""
+    while True:
+        page = await calls.request("GET", f"/v1/runs?status=finished&limit={_PAGE}{cursor}", _Listed, most=_PAGE_BYTES)
+        found += [str(one.get("runId")) for one in page.runs]
+        if page.next_cursor is None or not page.runs:
+            return found[::-1]
+        cursor = f"&cursor={quote(page.next_cursor, safe='')}"
+
+
+async def _pull(name: str, store: RunStore, calls: ServerCalls) -> PulledRun:
+    if not is_run_name(name):
+        raise InvalidInput("this is not the id of a run", "the pages of the server show the ids")
+    state = await calls.request("GET", f"/v1/runs/{quote(name)}/files", _Files)
+    names = [file.name for file in state.files]
+    if len(names) != len(set(names)) or not set(REQUIRED_NAMES) <= set(names) <= set(PUSHED_NAMES):
+        raise ServiceError("the server names other files than those of a run")
+    content = digest_content(state.files)
+    if os.path.lexists(store.runs / name):
+        if digest_stored(store.runs / name) != content:
+            raise InvalidInput("it is stored here with different content", "remove it here to get that of the server")
+        return PulledRun(name, is_new=False)
+    staged = store.root / _STAGED / content / name
+    prepare_root(store.root)
+    with store_errors(staged):
+        staged.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+        for file in state.files:
+            await _receive(staged / file.name, file, f"/v1/runs/{quote(name)}/files/{file.name}", calls)
+        if damage := list_damage(staged):
+            shutil.rmtree(staged.parent)
+            raise StoreError(damage[0])
+        at = state.pushed_at or datetime.now(UTC).isoformat(timespec="seconds")
+        mark = PushMark(content=content, user=state.pushed_by or "the server", at=at, ci=state.ci)
+        adopt_run(staged, store.runs, state.files, mark)
+        shutil.rmtree(staged.parent, ignore_errors=True)
+    return PulledRun(name, is_new=True)
+
+
+async def _receive(path: Path, file: PushedFile, place: str, calls: ServerCalls) -> None:
+    """Receive the rest of a file.
+
+    Raises:
+        ServiceError: What the server sent is not what it announced.
+    """
+    with path.open("ab") as stream:
+        while (received := stream.tell()) < file.size:
+            part = await calls.fetch("GET", f"{place}?offset={received}")
+            if not part or received + len(part) > file.size:
+                break
+            stream.write(part)
+    if path.stat().st_size != file.size or digest_file(path) != file.sha256:
+        path.unlink()
+        raise ServiceError(f"{file.name}: the checksum does not match; pull it again")

@@ -4,14 +4,17 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from importlib import import_module, metadata
+from importlib import import_module
 from pkgutil import iter_modules
 from threading import RLock
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem
 from evalspec.base.trust import Act, current_trust
+
+if TYPE_CHECKING:
+    from importlib import metadata
 
 T = TypeVar("T")
 
@@ -55,7 +58,7 @@ def returned(value: Any, kind: type[T]) -> T:
     return value
 
 
-def entry_points(group: str) -> metadata.EntryPoints:
+def entry_points(group: str) -> "metadata.EntryPoints":
     """Return the entry points of a group in all installed packages."""
     found: metadata.EntryPoints = _read_entry_points().select(group=group)
     return found
@@ -67,6 +70,8 @@ def _read_entry_points() -> Any:
 
     Each package's metadata is read, for one group or for all.
     """
+    from importlib import metadata
+
     return metadata.entry_points()
 
 
@@ -217,7 +222,7 @@ class Registry(Generic[T]):
             raise (fails(problem.render()) if fails else InvalidInput(problem)) from error
 
 
-def _describe(plugin: metadata.EntryPoint) -> str:
+def _describe(plugin: "metadata.EntryPoint") -> str:
     """Return the place of an entry point: the distribution that has it, its name and its group."""
     place = f"entry point {plugin.name} of group {plugin.group}"
     return f"{plugin.dist.name} {plugin.dist.version}: {place}" if plugin.dist else place

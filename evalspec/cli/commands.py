@@ -17,7 +17,7 @@ COMMANDS = {
     "show": "Show one sample of a stored run: texts, scores and reasons.",
     "report": "Show a stored run again, in any report format.",
     "compare": "Compare runs, and test whether the differences exceed noise.",
-    "runs": "List, name, promote, push, verify and remove stored runs.",
+    "runs": "List, name, promote, push, pull, verify and remove runs.",
     "cache": "Show and empty the cache of the judge's results.",
     "label": "Judge the replies and scores of a stored run yourself.",
     "labels": "List, export, import and compare what people say about a run.",

@@ -206,10 +206,10 @@ def command(
       evalspec evaluate agent.yaml --retriever all --best-by nDCG@10
     """
     from evalspec.api.evaluation import options_of
+    from evalspec.api.server_baselines import fetch_baseline
 
     is_named = context.get_parameter_source("to") is ParameterSource.COMMANDLINE
     _read_shard(options)
-    server = choose_push_server(to, is_wanted=push, is_named=is_named, allow_http=allow_http)
     store = RunStore(STORE)
     wanted = LATEST_NAME if resume is None and retry_errors else resume
     is_newest = wanted == LATEST_NAME
@@ -221,6 +221,10 @@ def command(
         raise InvalidInput(Problem("a shard is not pushed", "push the merged run: evalspec runs push", field="--push"))
     options["dry_run"] = dry_run
     loaded = load_whole(manifest, datasets=options["datasets"], url=options["url"], no_judge=options["no_judge"])
+    has_use = loaded.manifest.spec.evaluation.ci_gate.server_baseline is not None
+    server = choose_push_server(to, is_wanted=push, is_named=is_named and not has_use, allow_http=allow_http)
+    if stored is None:
+        loaded = fetch_baseline(loaded, store, to, allow_http=allow_http)
     with redacting(loaded.references.redact):
         planned_exports = choose_exports(loaded, exports)
         kept = options.pop("retriever", None)

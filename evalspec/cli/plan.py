@@ -1,6 +1,7 @@
 """`evalspec plan`: the calls and the detectable change of a run, without calling anything."""
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,8 +74,9 @@ def command(manifest: Path, baseline: str | None, as_json: bool, **options: Any)
 
     Tokens and times are those of earlier runs of the manifest. Without any, tokens are estimated from the samples.
 
-    Nothing is called and no secret is read. The noise of an unchanged agent is measured if the baseline has several
-    attempts (`evaluate --repeat 2`). Otherwise, it is assumed, and the output says so.
+    Nothing is called and no secret is read, except for a baseline of a server. The noise of an unchanged agent is
+    measured if the baseline has several attempts (`evaluate --repeat 2`). Otherwise, it is assumed, and the output says
+    so.
 
     \b
     Examples:
@@ -83,12 +85,18 @@ def command(manifest: Path, baseline: str | None, as_json: bool, **options: Any)
       evalspec plan agent.yaml --json | jq '.datasets[].metrics[].detectable'
     """
     from evalspec.api.runs import comparison_baseline
+    from evalspec.api.server_baselines import fetch_baseline
     from evalspec.reports.terminal import render_parts
     from evalspec.runs.planning.forecast import build_forecast
 
     loaded = load_manifest(manifest)
     store = RunStore(STORE)
+    if baseline is None:
+        loaded = fetch_baseline(loaded, store)
     forecast = build_forecast(loaded, RunOptions(**options), comparison_baseline(loaded, baseline, store), store)
+    if loaded.fetched is not None:
+        said = loaded.fetched[1].describe(datetime.now(UTC).isoformat())
+        forecast = replace(forecast, notes=(*forecast.notes, said))
     warn_all(forecast.warnings)
     if as_json:
         emit(render_lines(to_builtins(forecast)))

@@ -10,7 +10,8 @@ from evalspec.cli.options import option
 from evalspec.cli.streams import notify, notify_github
 
 if TYPE_CHECKING:
-    from evalspec.api.pushing import PushedRun, PushServer
+    from evalspec.api.pushing import PushedRun
+    from evalspec.api.server import PushServer
 
 to_option = option("--to", metavar="URL", help="The server to push to. Its token is in EVALSPEC_TOKEN.")
 allow_http_option = option("--allow-http", is_flag=True, help="Send the token without TLS, in a private network.")
@@ -32,7 +33,7 @@ def choose_push_server(to: str | None, *, is_wanted: bool, is_named: bool, allow
     if current_trust().is_limited:
         message = "an untrusted project must not be near a token"
         raise InvalidInput(Problem(message, "push the run from another job: evalspec runs push", field="--push"))
-    from evalspec.api.pushing import choose_server
+    from evalspec.api.server import choose_server
 
     return choose_server(to, os.environ, allow_http=allow_http)
 

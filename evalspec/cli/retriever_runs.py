@@ -33,7 +33,7 @@ from evalspec.verdict.validity.changes import SignificanceRules
 
 if TYPE_CHECKING:
     from evalspec.api.exporting import PlannedExport
-    from evalspec.api.pushing import PushServer
+    from evalspec.api.server import PushServer
 
 _SAMPLES_SHOWN = 3
 

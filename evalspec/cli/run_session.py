@@ -30,7 +30,7 @@ from evalspec.scoring.judge.budget import name_option
 
 if TYPE_CHECKING:
     from evalspec.api.exporting import PlannedExport
-    from evalspec.api.pushing import PushServer
+    from evalspec.api.server import PushServer
 
 _SECONDS_BETWEEN_LINES = 10.0
 

@@ -3,9 +3,8 @@
 import os
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import to_builtins
@@ -25,7 +24,7 @@ from evalspec.cli.terminal_size import find_line_width
 from evalspec.model import VerdictStatus
 from evalspec.model.fingerprints import describe_part
 from evalspec.runs.store.run_log import LATEST_NAME, is_being_written
-from evalspec.runs.store.run_store import OWN_INPUTS, STORE, VERDICTS, RunStore
+from evalspec.runs.store.run_store import OWN_INPUTS, STORE, VERDICTS, RunStore, is_run_name
 
 if TYPE_CHECKING:
     from evalspec.verdict.comparison.baseline import Baseline
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 @click.group("runs", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """List, name, promote, push, verify and remove stored runs. Without a subcommand, list them.
+    """List, name, promote, push, pull, verify and remove stored runs. Without a subcommand, list them.
 
     A RUN is an id, its prefix, a name, `latest`, or `latest~1` for the run before it. `runs label` gives a run a name.
     To judge the replies of a run, use `evalspec label`.
@@ -112,7 +111,7 @@ def label(run: str, name: str) -> ExitCode:
 
 @command.command("promote")
 @click.argument("run", shell_complete=complete_run)
-@click.option("--as", "name", required=True, metavar="NAME", help="Name for ciGate.baseline, or a path.")
+@click.option("--as", "name", required=True, metavar="NAME", help="Name for ciGate.baseline, a path, or server:NAME.")
 @click.option("--add", is_flag=True, help="Add RUN's attempts to the baseline, which must measure the same.")
 @click.option(
     "--anchor",
@@ -120,12 +119,17 @@ def label(run: str, name: str) -> ExitCode:
     metavar="REASON",
     help="Make RUN the anchor too: its losses are accepted for this reason.",
 )
-def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
+@to_option
+@allow_http_option
+def promote(run: str, name: str, add: bool, reason: str | None, to: str | None, allow_http: bool) -> ExitCode:
     """Write RUN's scores to a small baseline file for git. `ciGate: {baseline: NAME}` compares later runs with it.
 
     The file is evals/baselines/NAME.json beside the manifest and contains no sample texts. Only an existing baseline is
     overwritten: its first run stays in the file as the anchor, which later runs are compared with too. If RUN is the
     best of several runs of the same evaluation, a warning is printed.
+
+    With `--as server:NAME`, the server promotes RUN, which was pushed to it, and keeps who did that. The token in
+    EVALSPEC_TOKEN needs the scope `review`.
 
     \b
     Examples:
@@ -133,48 +137,37 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
       evalspec runs promote latest --as main
       evalspec runs promote latest --as main --add
       evalspec runs promote latest --as main --anchor "the new corpus is harder"
+      evalspec runs promote latest --as server:main --to https://evals.example.com
     """
-    from evalspec.api.baseline_files import count_outdone
-    from evalspec.model.shards import refuse_shard
+    from evalspec.api.baseline_files import promote_stored
+    from evalspec.inputs.manifest.gate_schema import SERVER
     from evalspec.runs.planning.inputs import list_stored_inputs
-    from evalspec.runs.runner.reread import conclude_stored
-    from evalspec.runs.store.damage import refuse_damage
     from evalspec.runs.store.files import store_errors
     from evalspec.runs.store.pushed_runs import refuse_pushed
     from evalspec.runs.store.stored_run import open_run
     from evalspec.verdict.comparison.baseline import KIND, baseline_path, count_attempts, render_baseline
     from evalspec.verdict.comparison.confirmation import ENOUGH_ATTEMPTS
-    from evalspec.verdict.comparison.promotion import add_run, refuse_stopped
-    from evalspec.verdict.comparison.promotion import promote as promote_over
     from evalspec.verdict.kept_documents import refuse_other_file
-    from evalspec.verdict.outline import policy_to_json
 
     if reason is not None and not reason.strip():
         raise click.UsageError("--anchor needs a reason")
+    if add and reason is not None:
+        raise click.UsageError("--add takes no --anchor")
+    if name.startswith(SERVER):
+        run_id = run if is_run_name(run) else RunStore(STORE).find(run).name
+        return _promote_on_server(
+            run_id, name.removeprefix(SERVER), {"reason": reason, "add": add}, to, allow_http=allow_http
+        )
     stored = open_run(RunStore(STORE).find(run))
     refuse_pushed(stored.folder, "promoted")
-    refuse_shard(stored.id, stored.fingerprint, "promoted")
-    if not stored.report.is_file():
-        raise InvalidInput(f"run {stored.id} is not finished", f"resume it: evalspec evaluate … --resume {stored.id}")
-    refuse_damage(stored)
-    concluded = conclude_stored(stored)
-    refuse_stopped(concluded)
-    best_of = count_outdone(RunStore(STORE), stored, concluded)
-    policy = policy_to_json(stored.outline.policy)
-    fingerprint = replace(concluded.fingerprint, ci_gate=policy, best_of=best_of)
-    concluded = replace(concluded, fingerprint=fingerprint)
     path = baseline_path(stored.manifest_path.parent, name)
     refuse_inputs([path], [*OWN_INPUTS, *list_stored_inputs(stored.fingerprint, baseline=False)], "--as")
     refuse_other_file(path, KIND, "a promoted baseline")
     over = _read_over(path, add=add)
-    if add and (over is None or reason is not None):
-        raise click.UsageError("--add needs a baseline to add to, and takes no --anchor")
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    baseline = (
-        add_run(over, concluded)
-        if add and over
-        else promote_over(concluded, over, reason, now, stored.read_index().people)
-    )
+    if add and over is None:
+        raise click.UsageError("--add needs a baseline to add to")
+    baseline, concluded = promote_stored(RunStore(STORE), stored, over, reason, add=add)
+    best_of = concluded.fingerprint.best_of
     with store_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, [render_baseline(baseline).encode()])
@@ -198,6 +191,15 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
             f'evaluate with --repeat {ENOUGH_ATTEMPTS} and promote that run with --anchor "{ENOUGH_ATTEMPTS} attempts"'
         )
         notify(f"{ENOUGH_ATTEMPTS} attempts per sample in the baseline find more drops with fewer false alarms: {fix}")
+    return ExitCode.OK
+
+
+def _promote_on_server(run_id: str, name: str, asked: dict[str, Any], to: str | None, *, allow_http: bool) -> ExitCode:
+    from evalspec.api.server import choose_server
+    from evalspec.api.server_baselines import promote_on_server
+
+    done = promote_on_server(run_id, name, asked, choose_server(to, os.environ, allow_http=allow_http), notify)
+    notify(f"promoted run {done.run_id} to server:{name}, as {done.promoted_by}, sha256 {done.sha256[:12]}")
     return ExitCode.OK
 
 
@@ -252,13 +254,50 @@ def push(run: str, to: str | None, allow_http: bool, as_json: bool) -> ExitCode:
       evalspec runs push --to https://evals.example.com
       EVALSPEC_TO=https://evals.example.com evalspec runs push 20261121T061500 --json
     """
-    from evalspec.api.pushing import choose_server
+    from evalspec.api.server import choose_server
 
     folder = RunStore(STORE).find(run)
     pushed = push_stored(folder, choose_server(to, os.environ, allow_http=allow_http))
     if as_json:
         emit_document({"pushed": {"id": pushed.run_id, "url": pushed.page, "isNew": pushed.is_new}})
     return ExitCode.OK
+
+
+@command.command("pull")
+@click.argument("runs", nargs=-1)
+@click.option("--all", "is_all", is_flag=True, help="Pull every finished run that is not here yet.")
+@to_option
+@allow_http_option
+@json_option
+def pull(runs: Sequence[str], is_all: bool, to: str | None, allow_http: bool, as_json: bool) -> ExitCode:
+    """Pull RUNS from a server into the local store, read-only and with the bytes that were pushed.
+
+    A RUN is the id that the server shows. What is here already is not sent again, and a run that differs here is
+    reported and not overwritten. The token in EVALSPEC_TOKEN needs the scope `read`.
+
+    \b
+    Examples:
+      evalspec runs pull 20261121T061500.257Z-57f26458 --to https://evals.example.com
+      evalspec runs pull --all --to https://evals.example.com
+    """
+    from evalspec.api.loops import run_here
+    from evalspec.api.pushing import pull_runs
+    from evalspec.api.server import choose_server
+
+    if bool(runs) == is_all:
+        raise click.UsageError("name runs, or use --all")
+    server, store = choose_server(to, os.environ, allow_http=allow_http), RunStore(STORE)
+    pulled, failed = run_here(lambda: pull_runs(None if is_all else runs, store, server, notify))
+    code = ExitCode.UNMEASURED if failed else ExitCode.OK
+    if as_json:
+        shown = [{"id": one.run_id, "isNew": one.is_new} for one in pulled]
+        emit_document({"pulled": shown, "failed": failed}, code)
+        return code
+    for one in pulled:
+        emit(f"{one.run_id}  {'pulled' if one.is_new else 'already here'}")
+    if failed:
+        raise CommandFailed(code, failed)
+    return code
 
 
 @command.command("verify")

@@ -15,6 +15,7 @@ from evalspec.cli.service_options import (
     database_option,
     lease_option,
     max_runs_option,
+    oidc_options,
     project_option,
 )
 from evalspec.cli.streams import emit_line, notify
@@ -34,6 +35,7 @@ def _limit(
 @database_option
 @project_option
 @code_options
+@oidc_options
 @option("--workers", type=click.IntRange(min=0), default=1, show_default=True, metavar="N", help="Worker processes.")
 @lease_option
 @option(
@@ -50,6 +52,16 @@ def _limit(
     metavar="ADDRESS",
     help="Believe X-Forwarded-For and -Proto from this address or network; repeatable.",
 )
+@option(
+    "--alert",
+    "alerts",
+    multiple=True,
+    metavar="NS:URL=SECRET",
+    help="Send alerts of namespace NS to a webhook. URL and SECRET are names of variables, which have its url and the "
+    "secret that signs (whsec_…); repeatable.",
+)
+@option("--alert-private", is_flag=True, help="Let webhooks have http urls, and addresses that are not public.")
+@option("--public-url", metavar="URL", help="Address of this server in the links of alerts.")
 @option("--login-user", metavar="EMAIL", help="Whom the printed link logs in. Default: the user of the system.")
 @max_runs_option
 @_limit("--calls-a-day", "calls_a_day", "Calls of targets per namespace in 24 hours.")
@@ -59,19 +71,23 @@ def _limit(
 @_limit("--max-body", "body_bytes", "Largest body of a request.", 16 * 1024 * 1024, least=1024, unit="BYTES")
 @_limit("--max-push", "push_bytes", "Largest run that can be pushed.", 256 * 1024 * 1024, least=1024, unit="BYTES")
 @option("--reindex", is_flag=True, help="Rebuild the index of the runs, and adopt folders that have moved.")
-@option("--check", "is_check", is_flag=True, help="Check options, database, port and projects. Start nothing.")
+@option("--check", "is_check", is_flag=True, help="Start nothing; check options, database, port, projects, retention.")
 def command(
     host: str,
     port: int,
     database: str | None,
     code: Mapping[str, Any],
+    oidc: Any,
     workers: int,
     lease_seconds: float,
     names: tuple[str, ...],
     proxies: tuple[str, ...],
+    alerts: tuple[str, ...],
+    public_url: str | None,
     login_user: str | None,
     max_runs: int,
     *,
+    alert_private: bool,
     reindex: bool,
     is_check: bool,
     **limits: Any,
@@ -83,12 +99,14 @@ def command(
       evalspec serve
       evalspec serve --project shop=./shop --project docs=./docs --workers 2
       evalspec serve --host 0.0.0.0 --server-name evals.example.com
+      evalspec serve --alert default:SLACK_URL=ALERT_SECRET
+      evalspec serve --oidc-issuer https://sso.example.com --oidc-client-id evals --oidc-client-secret '$env:SSO'
     """
     if login_user is not None:
         check_user(login_user, "--login-user")
     from evalspec.base.collector import growing
     from evalspec.service.isolation import check_isolation
-    from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_proxies
+    from evalspec.service.settings import ServiceLimits, ServiceSettings, declare_alerts, parse_proxies
 
     with growing():  # the server answers a sixth of a second earlier
         from evalspec.service.connections import listen
@@ -103,6 +121,9 @@ def command(
         workers=workers,
         lease_seconds=lease_seconds,
         limits=ServiceLimits(concurrent_runs=max_runs, **limits),
+        alerts=declare_alerts(code["projects"], alerts, allows_private=alert_private),
+        public_url=public_url and public_url.rstrip("/"),
+        oidc=oidc,
         **code,
     )
     check_isolation(settings)
@@ -110,6 +131,7 @@ def command(
         for line in list_findings(settings):
             emit_line(line)
         return
+    from evalspec.service.oidc import Issuer
     from evalspec.service.origins import describe_address
     from evalspec.service.sessions import create_link
     from evalspec.service.tokens import Scope
@@ -118,5 +140,7 @@ def command(
     sockets = listen(settings)  # the link must not be shown for a port that somebody else has
     notify(f"serving {', '.join(settings.projects)} at {describe_address(settings)}")
     link = create_link(engine, login_user or getpass.getuser(), [Scope.ADMIN], None)
+    if oidc is not None and (failure := Issuer(oidc).find_failure()):
+        notify(f"people cannot log in at {oidc.issuer} yet: {failure}")
     notify(f"log in once, within 10 minutes: {describe_address(settings)}{link}")
     serve(settings, engine, sockets)

@@ -2,7 +2,9 @@
 
 import functools
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -47,6 +49,100 @@ max_runs_option = option(
     metavar="N",
     help="How many jobs of each namespace run at the same time.",
 )
+
+
+_add_oidc_options = group_options(
+    option("--oidc-issuer", metavar="URL", help="People log in at this OpenID provider, besides with links."),
+    option("--oidc-client-id", metavar="ID", help="The server's id there. Its redirect URI is /login/callback."),
+    option("--oidc-client-secret", metavar="REF", help="$env:NAME or $secret:name. Default: a public client."),
+    option(
+        "--oidc-scope",
+        default="openid email profile",
+        show_default=True,
+        metavar="TEXT",
+        help="What the server asks the provider for.",
+    ),
+    option("--oidc-user-claim", default="email", show_default=True, metavar="NAME", help="Claim that names the user."),
+    option(
+        "--oidc-role-claim", metavar="NAME", help="Claim with groups; with --oidc-role it sets roles at each login."
+    ),
+    option(
+        "--oidc-role",
+        "oidc_roles",
+        multiple=True,
+        metavar="VALUE=[NS:]ROLE",
+        help="Role of people whose claim has VALUE, in namespace NS or all: viewer, reviewer, editor or admin; "
+        "repeatable.",
+    ),
+    option(
+        "--oidc-default-role",
+        type=click.Choice(["viewer", "reviewer", "editor", "admin"]),
+        help="Role of people who have none when they first log in. Default: no access until an admin gives one.",
+    ),
+)
+
+
+def oidc_options(command: Command) -> Command:
+    """Add the options of logins at an identity provider. The command gets `oidc`: an OidcSettings, or None."""
+
+    @functools.wraps(command)
+    def collected(
+        *,
+        oidc_issuer: str | None,
+        oidc_client_id: str | None,
+        oidc_client_secret: str | None,
+        oidc_scope: str,
+        oidc_user_claim: str,
+        oidc_role_claim: str | None,
+        oidc_roles: tuple[str, ...],
+        oidc_default_role: str | None,
+        **settings: Any,
+    ) -> Any:
+        given = oidc_client_id, oidc_client_secret, oidc_role_claim, oidc_roles, oidc_default_role
+        if not oidc_issuer:
+            if any(given):
+                raise InvalidInput(Problem("the other --oidc options need it", "name it", field="--oidc-issuer"))
+            return command(oidc=None, **settings)
+        _check_issuer(oidc_issuer, oidc_client_id, oidc_client_secret)
+        if bool(oidc_role_claim) != bool(oidc_roles):
+            raise InvalidInput(Problem("is needed with --oidc-role", "give both, or none", field="--oidc-role-claim"))
+        from evalspec.service.people import parse_grants
+        from evalspec.service.settings import OidcSettings
+
+        grants = parse_grants(oidc_roles, settings["code"]["projects"])
+        found = OidcSettings(
+            oidc_issuer, oidc_client_id or "", oidc_client_secret, oidc_scope, oidc_user_claim, oidc_role_claim, grants,
+            oidc_default_role,
+        )  # fmt: skip
+        return command(oidc=found, **settings)
+
+    return _add_oidc_options(collected)  # type: ignore[return-value]
+
+
+def _check_issuer(issuer: str, client_id: str | None, secret: str | None) -> None:
+    """Raise InvalidInput if people could not log in safely, or MissingPackage."""
+    from evalspec.inputs.manifest.references import References, UnresolvedReference
+    from evalspec.targets.http.routes import is_loopback
+
+    try:
+        import_module("joserfc")
+    except ImportError:
+        raise MissingPackage("--oidc-issuer", "joserfc", "service") from None
+    parts, problems = urlsplit(issuer), []
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+        problems.append(Problem(f"'{issuer}' is not an https address", "write https://…", field="--oidc-issuer"))
+    if not client_id:
+        problems.append(Problem("is missing", "register this server at the issuer", field="--oidc-client-id"))
+    if secret and not secret.startswith(("$env:", "$secret:")):
+        fix = "export it, and write $env:NAME or $secret:name"
+        problems.append(Problem("a secret is not given in the clear", fix, field="--oidc-client-secret"))
+    elif secret:
+        try:
+            References(Path()).resolve(secret)
+        except UnresolvedReference as error:
+            problems.append(Problem(str(error), error.fix, field="--oidc-client-secret"))
+    if problems:
+        raise InvalidInput(problems)
 
 
 _add_code_options = group_options(

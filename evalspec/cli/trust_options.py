@@ -12,7 +12,6 @@ import click
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.trust import Host, Trust, host_of, limiting, parse_host
 from evalspec.cli.options import Command, group_options, option
-from evalspec.runs.store.run_store import STORE, refuse_linked_store
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -60,8 +59,10 @@ def trust_options(*inputs: str) -> Callable[[Command], Command]:
             if not untrusted:
                 refuse_idle(allow_env, allow_host)
                 return command(*arguments, **settings)
+            from evalspec.runs.store.run_store import STORE, refuse_linked_store
+
             named = [settings[name] for name in inputs if settings[name] is not None] if inputs else [STORE]
-            with limiting(_find_trust(allow_env, allow_host, named, settings.get("url"))):
+            with limiting(_find_trust(allow_env, allow_host, named, STORE, settings.get("url"))):
                 refuse_linked_store()
                 return command(*arguments, **settings)
 
@@ -82,7 +83,9 @@ def refuse_idle(variables: Iterable[str], hosts: Iterable[Host]) -> None:
         raise InvalidInput(idle)
 
 
-def _find_trust(variables: frozenset[str], hosts: frozenset[Host], named: Sequence[Path], url: str | None) -> Trust:
+def _find_trust(
+    variables: frozenset[str], hosts: frozenset[Host], named: Sequence[Path], store: Path, url: str | None
+) -> Trust:
     """Return the policy of a command line. Files and URLs given on the command line itself are allowed."""
     own = None if url is None else host_of(url)
     return Trust(
@@ -90,7 +93,7 @@ def _find_trust(variables: frozenset[str], hosts: frozenset[Host], named: Sequen
         variables=variables,
         hosts=hosts if own is None else hosts | {own},
         folders=tuple(dict.fromkeys(map(_folder_of, named))),
-        store=STORE.resolve(),
+        store=store.resolve(),
         here=Path.cwd().resolve(),
     )
 

@@ -9,6 +9,7 @@ from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import finalize
 
 from msgspec import Struct, convert, field, to_builtins
 from msgspec.msgpack import decode, encode
@@ -178,6 +179,7 @@ class _Spool:
     def __init__(self, kind: Any) -> None:
         self._kind = built(kind)
         self._file = sqlite3.connect("", check_same_thread=False)
+        finalize(self, self._file.close)
         self._file.execute("CREATE TABLE records (key TEXT, time INTEGER, record BLOB)")
         self._file.execute("CREATE INDEX by_key ON records (key, time)")
 

@@ -15,6 +15,7 @@ from evalspec.model.corrections import Drift, JudgeDrift
 from evalspec.model.exchanges import SIMULATED_USER
 from evalspec.model.shards import Shard
 from evalspec.model.usage import JudgePrice, JudgeUsage
+from evalspec.model.verdicts import BaselineOrigin
 
 Digests = Mapping[str, str]
 
@@ -206,6 +207,7 @@ class Fingerprint(Record, frozen=True, omit_defaults=True):
     `user`: the model that plays the users. `judge_price`, `user_price`: what the models cost; `limits`: options that
     limit what the run may use; `no_cache`, `fresh`: how the judge's cache is used. These change no
     measurement, except `user`.
+    `baseline`: where the gate's baseline came from, if a server has it.
     `references`: a salted digest of each redacted value. Of baselines: `best_of`, the number of runs that this was the
     best of; `runs`, whose attempts it holds; `ci_gate`.
     """
@@ -245,6 +247,7 @@ class Fingerprint(Record, frozen=True, omit_defaults=True):
     rescored_from: str | None = None
     score: ScoreDigest | None = None
     baseline_sha256: str | None = None
+    baseline: BaselineOrigin | None = None
     references: Mapping[_Reference, _SaltedDigest] = {}
     best_of: int | None = None
     runs: tuple[PooledRun, ...] = ()

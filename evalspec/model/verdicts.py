@@ -1,11 +1,13 @@
 """The verdict of the gate, and the outcomes of its limits on regressions from a baseline."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
+from evalspec.base.plural import counted
 from evalspec.model.base import Interval, Number, Record, refuse_infinite
 from evalspec.model.corrections import Basis
 
@@ -196,3 +198,44 @@ class Verdict(NamedTuple):
     status: VerdictStatus
     reasons: tuple[str, ...] = ()
     partial: bool = False
+
+
+class BaselineOrigin(Record, frozen=True, omit_defaults=True):
+    """Where the gate's baseline came from, if a server has it.
+
+    `name`: as in the manifest. `server`: its address. `run`: the run that the baseline holds. `promoted_by`,
+    `promoted_at`: of the baseline, or of its anchor. `fetched_at`: when the server sent it, None for a copy of git.
+    `sha256`: of the baseline. `copy_of`: why a copy is used. `problem`: why there is no baseline to compare with.
+    """
+
+    name: str
+    server: str | None = None
+    run: str | None = None
+    promoted_by: str | None = None
+    promoted_at: str | None = None
+    fetched_at: str | None = None
+    sha256: str | None = None
+    copy_of: str | None = None
+    problem: str | None = None
+
+    def describe(self, now: str | None) -> str:
+        """Return the origin in words, with ages at a time in UTC."""
+        promoted = f"promoted by {self.promoted_by} {_say_age(self.promoted_at, now)}" if self.promoted_by else None
+        digest = None if self.sha256 is None else f"sha256 {self.sha256[:12]}"
+        fetched = f"fetched {_say_age(self.fetched_at, now)}" if self.copy_of and self.fetched_at else None
+        known = (f"run {self.run}" if self.run else None, promoted, fetched, digest)
+        said = ", ".join(filter(None, known))
+        return f"baseline {self.name}: " + "; ".join(filter(None, (self.copy_of, said, self.problem)))
+
+
+def count_days(moment: str | None, now: str | None) -> int | None:
+    """Return the number of whole days between two times in ISO 8601; None if one is unknown."""
+    try:
+        return (datetime.fromisoformat(now or "") - datetime.fromisoformat(moment or "")).days
+    except (ValueError, TypeError):
+        return None
+
+
+def _say_age(moment: str | None, now: str | None) -> str:
+    days = count_days(moment, now)
+    return f"on {(moment or '')[:10]}" + ("" if days is None else f", {counted(days, 'day')} ago")

@@ -57,7 +57,7 @@ class ManifestFile(pytest.File):
             parts = check_parts(self.options(), datasets)
         except InvalidInput as error:
             raise self.CollectError("\n".join(problem.render() for problem in error.problems)) from None
-        if existing_baseline(self.loaded):
+        if existing_baseline(self.loaded) or self.loaded.manifest.spec.evaluation.ci_gate.server_baseline:
             yield BaselineItem.from_parent(self, name="baseline")
         size = self.config.getoption("--evalspec-sample-size")
         for dataset, part in zip(datasets, parts, strict=True):
@@ -72,10 +72,13 @@ class BaselineItem(pytest.Item):
 
     def setup(self) -> None:
         """Fail (an error for pytest) if the baseline has a dataset that the manifest lacks."""
+        from evalspec.api.server_baselines import fetch_baseline
         from evalspec.runs.planning.inputs import existing_baseline
+        from evalspec.runs.store.run_store import RunStore
         from evalspec.verdict.comparison.run_files import read_baseline
 
-        path, loaded = existing_baseline(self.parent.loaded), self.parent.loaded
+        self.parent.loaded = loaded = fetch_baseline(self.parent.loaded, RunStore(self.parent.store))
+        path = existing_baseline(loaded)
         if path is not None:
             known = {dataset.name for dataset in loaded.manifest.spec.evaluation.datasets}
             gone = [dataset.name for dataset in read_baseline(path).run.datasets if dataset.name not in known]

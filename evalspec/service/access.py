@@ -9,6 +9,7 @@ from fastapi import Depends, Header, Request
 from msgspec import Struct, field
 from sqlalchemy import Engine
 
+from evalspec.service.oidc import Issuer
 from evalspec.service.origins import SESSION_COOKIE
 from evalspec.service.parameters import refuse_unknown_parameters
 from evalspec.service.problems import ApiProblem
@@ -21,12 +22,16 @@ NAMESPACE_HEADER = "X-Namespace"
 
 
 class Service(Struct, frozen=True):
-    """What every request of one server shares. `runs`: the index of each namespace. `stopping`: set at shutdown."""
+    """What every request of one server shares. `runs`: the index of each namespace. `stopping`: set at shutdown.
+
+    `issuer`: where people log in; None: by links only.
+    """
 
     settings: ServiceSettings
     engine: Engine
     runs: Mapping[str, RunIndex]
     samples: SampleBuilds
+    issuer: Issuer | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -34,7 +39,7 @@ def build_service(settings: ServiceSettings, engine: Engine) -> Service:
     """Return what the requests of one server share."""
     samples = SampleBuilds()
     runs = {name: RunIndex(engine, project, samples) for name, project in settings.projects.items()}
-    return Service(settings, engine, runs, samples)
+    return Service(settings, engine, runs, samples, None if settings.oidc is None else Issuer(settings.oidc))
 
 
 class Access(Struct, frozen=True):
@@ -101,10 +106,11 @@ def permits(*scopes: Scope) -> Callable[..., Access]:
 
     def permit(request: Request, x_namespace: _Namespace = None) -> Access:
         caller = identify(request)
+        project = _choose_project(request, caller, x_namespace)
+        caller = caller.within(project.namespace)
         if not any(map(caller.may, scopes)):
             granted, needed = ", ".join(sorted(caller.scopes)), " or ".join(scopes)
             raise ApiProblem(HTTPStatus.FORBIDDEN, f"this needs the scope {needed}; the token has {granted}")
-        project = _choose_project(request, caller, x_namespace)
         refuse_unknown_parameters(request)
         return Access(service_of(request), caller, project)
 

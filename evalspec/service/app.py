@@ -12,6 +12,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from evalspec import __version__
 from evalspec.base.errors import StoreError
 from evalspec.service import (
+    baselines_api,
     compare_api,
     datasets_api,
     evaluation_comparison_api,
@@ -27,6 +28,7 @@ from evalspec.service import (
     sessions,
 )
 from evalspec.service.access import Service, build_service
+from evalspec.service.alerts import keep_alerting
 from evalspec.service.guard import Guard
 from evalspec.service.observing import Metrics, Observer
 from evalspec.service.openapi import document_app
@@ -50,7 +52,7 @@ from evalspec.service.settings import ServiceSettings
 _SUMMARY = "Evaluations of RAG agents and retrievers, over the runs of a project."
 
 _INDEX_SECONDS = 10.0
-"""How long a server that stops waits for the index of one namespace."""
+"""How long a server that stops waits for the index of one namespace, and for an alert that is being sent."""
 
 ROUTERS = (
     jobs_api.ROUTER,
@@ -61,6 +63,8 @@ ROUTERS = (
     reports_api.ROUTER,
     pushes_api.JSON_ROUTER,
     pushes_api.ROUTER,
+    pushes_api.FILES,
+    baselines_api.ROUTER,
     compare_api.ROUTER,
     runs_api.TRENDS,
     gold_api.ROUTER,
@@ -98,9 +102,18 @@ def create_app(settings: ServiceSettings, engine: Engine) -> FastAPI:
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         indexing = threading.Thread(target=_refresh, args=(service,), name="index", daemon=True)
         indexing.start()
+        stop = threading.Event()
+        alerting = [
+            threading.Thread(target=keep_alerting, args=(engine, settings, service.runs[name], name, stop), daemon=True)
+            for name in settings.alerts
+        ]
+        for thread in alerting:
+            thread.start()
         yield
         service.stopping.set()
-        await run_in_threadpool(indexing.join, _INDEX_SECONDS)  # it has a connection
+        stop.set()
+        for thread in (indexing, *alerting):
+            await run_in_threadpool(thread.join, _INDEX_SECONDS)  # it has a connection
         engine.dispose()
 
     app = FastAPI(

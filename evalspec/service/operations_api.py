@@ -12,13 +12,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, Json
 from sqlalchemy import Engine, or_, select, update
 
 from evalspec.api.erasure import SHORTEST_TEXT, erase
 from evalspec.base.errors import StoreError
 from evalspec.curation.gold.quotes import Quotes
-from evalspec.service.access import Administering, Service, identify, service_of
+from evalspec.service.access import Administering, Reading, Service, identify, service_of
+from evalspec.service.alerts import AlertStatus, list_alerts
 from evalspec.service.audit import list_entries
 from evalspec.service.comparing import COMPARISON
 from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
@@ -44,6 +45,16 @@ _EXAMPLE: dict[str, Any] = {
     "address": "192.0.2.7",
     "target": f"run_id={RUN_ID}",
     "status": 204,
+}
+
+
+_ALERT: dict[str, Any] = {
+    "id": "alert_0123456789ab",
+    "created_at": MOMENT,
+    "status": "delivered",
+    "attempts": 1,
+    "error": None,
+    "body": {"text": "*PASS → FAIL*: project `shop`, …", "event": "verdict_changed", "run_id": RUN_ID},
 }
 
 
@@ -132,6 +143,32 @@ def list_audit(
     entries = list_entries(access.engine, namespace, **wanted, before=before, limit=limit + 1)
     following = encode_cursor(entries[limit - 1].at, entries[limit - 1].id) if len(entries) > limit else None
     return AuditPage(entries=[AuditLine.model_validate(entry) for entry in entries[:limit]], next_cursor=following)
+
+
+class AlertState(BaseModel):
+    """An alert. It is sent until the webhook accepts it, for a day."""
+
+    model_config = ConfigDict(from_attributes=True)
+    id: str = Field(description="The same in every attempt to send it, as `webhook-id`.")
+    created_at: ShownTime
+    status: AlertStatus
+    attempts: int
+    error: str | None = Field(description="Why the last attempt failed; null: it did not.")
+    body: Json[dict[str, Any]] = Field(description="What is sent.")
+
+
+class AlertList(BaseModel):
+    """Alerts, newest first."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"alerts": [_ALERT]}]})
+    alerts: list[AlertState]
+
+
+@ROUTER.get("/v1/alerts", summary="List alerts")
+def show_alerts(access: Reading, limit: Limit = 50) -> AlertList:
+    """Return the newest alerts of the namespace with their delivery."""
+    found = list_alerts(access.engine, access.namespace, limit)
+    return AlertList(alerts=[AlertState.model_validate(one) for one in found])
 
 
 ERASURE = APIRouter(prefix="/v1/erasure", tags=["operations"], route_class=JsonRoute)

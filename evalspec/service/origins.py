@@ -12,6 +12,8 @@ from evalspec.service.problems import ApiProblem
 from evalspec.service.settings import ServiceSettings
 
 SESSION_COOKIE = "evalspec_session"
+CALLBACK = "/login/callback"
+"""Where the identity provider sends browsers back to. What they bring is bound to the browser."""
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing."""
 
@@ -59,7 +61,7 @@ def check_origin(scope: Scope, headers: Headers) -> None:
     """
     is_reading = scope["method"] in READING
     has_session = SESSION_COOKIE in Request(scope).cookies
-    if is_reading and not has_session:
+    if is_reading and (not has_session or scope["path"] == CALLBACK):
         return
     origins, site = headers.getlist("origin"), headers.get("sec-fetch-site")
     if any(_read_origin(origin) != _find_own_origin(scope, headers) for origin in origins):

@@ -23,17 +23,16 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from evalspec.base.errors import StoreError
-from evalspec.base.output_files import sync_folder
 from evalspec.model.base import built
 from evalspec.model.fingerprints import CiBuild
 from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, digest_file, store_errors, write_atomically
 from evalspec.runs.store.pushed_runs import (
     PushedFile,
     PushMark,
+    adopt_run,
     digest_content,
-    list_pushed_files,
+    digest_stored,
     read_push_mark,
-    write_push_mark,
 )
 from evalspec.runs.store.run_log import LOCK_NAME
 from evalspec.runs.store.run_store import is_run_name, prepare_root, read_timestamp
@@ -151,19 +150,10 @@ def _is_stored(project: Project, push: Push) -> bool:
     folder = project.store.runs / push.run_id
     if not os.path.lexists(folder):
         return False
-    mark = read_push_mark(folder)
-    if (_digest_own(folder) if mark is None else mark.content) != digest_content(push.files):
+    if digest_stored(folder) != digest_content(push.files):
         detail = f"run {push.run_id} is stored with different content; a stored run never changes. push a new run"
         raise ApiProblem(HTTPStatus.CONFLICT, detail)
     return True
-
-
-def _digest_own(folder: Path) -> str | None:
-    """Return the digest of a run that was evaluated here. None: it is not finished."""
-    try:
-        return digest_content(list_pushed_files(folder))
-    except StoreError:
-        return None
 
 
 def _make_room(root: Path) -> None:
@@ -304,22 +294,15 @@ def _list_faults(run: Path, push: Push) -> list[str]:
 def _store(project: Project, run: Path, push: Push, user: str) -> bool:
     """Move a checked run into the store in one step. Return False if another push of the same content was faster."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    write_push_mark(run, PushMark(content=digest_content(push.files), user=user, at=at, ci=push.ci))
+    mark = PushMark(content=digest_content(push.files), user=user, at=at, ci=push.ci)
     runs = project.store.runs
     with store_errors(runs):
-        (run / LOCK_NAME).touch(PRIVATE_FILE)
-        for file in push.files:
-            with (run / file.name).open("rb") as stream:
-                os.fsync(stream.fileno())
-        sync_folder(run)
-        runs.mkdir(PRIVATE_FOLDER, exist_ok=True)
         try:
-            run.rename(runs / push.run_id)
+            adopt_run(run, runs, push.files, mark)
         except OSError:
-            if _is_stored(project, push):
+            if os.path.lexists(runs / push.run_id) and _is_stored(project, push):
                 return False
             raise
-        sync_folder(runs)
     return True
 
 

@@ -1,17 +1,22 @@
 """Routes that receive runs of other machines: announce the files of a run, send them in chunks, and store the run."""
 
 from http import HTTPStatus
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Query, Response
 from msgspec import to_builtins
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from evalspec.model.listed_runs import RunStatus
 from evalspec.runs.store.ci_builds import clean_ci_build
-from evalspec.runs.store.pushed_runs import REQUIRED_NAMES, PushedFile
-from evalspec.service.access import Access, Pushing
+from evalspec.runs.store.files import store_errors
+from evalspec.runs.store.pushed_runs import PUSHED_NAMES, REQUIRED_NAMES, PushedFile, list_pushed_files, read_push_mark
+from evalspec.service.access import Access, Pushing, Reading
+from evalspec.service.answers import file_headers
 from evalspec.service.examples import RUN_ID
 from evalspec.service.json_bodies import JsonRoute
+from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.pushes import Push, PushState, append_chunk, commit_push, open_push
 
 ROUTER = APIRouter(prefix="/v1/pushes", tags=["pushes"])
@@ -130,6 +135,61 @@ def commit_run(push_id: str, response: Response, access: Pushing) -> PushAnswer:
     if not is_new:
         response.status_code = HTTPStatus.OK
     return _describe(state, access)
+
+
+FILES = APIRouter(prefix="/v1/runs", tags=["runs"])
+
+
+class StoredFiles(BaseModel):
+    """The files of a run. `pushed_by`, `pushed_at`: who pushed it, null for a run of the server itself."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"run_id": RUN_ID, "files": _EXAMPLE["files"], "pushed_by": None, "pushed_at": None, "ci": None}
+            ]
+        }
+    )
+    run_id: str
+    files: list[FileToPush]
+    pushed_by: str | None
+    pushed_at: str | None
+    ci: dict[str, Any] | None = Field(description="The CI build that pushed it.")
+
+
+@FILES.get("/{run_id}/files", summary="List the files of a run")
+def list_files(run_id: str, access: Reading) -> StoredFiles:
+    """Return the files of a finished run with their checksums, as they are pushed."""
+    folder = _find_finished(access, run_id)
+    mark = read_push_mark(folder)
+    files = [FileToPush.model_validate(to_builtins(file)) for file in list_pushed_files(folder)]
+    ci = None if mark is None else to_builtins(mark.ci)
+    by, at = (None, None) if mark is None else (mark.user, mark.at)
+    return StoredFiles(run_id=folder.name, files=files, pushed_by=by, pushed_at=at, ci=ci)
+
+
+@FILES.get("/{run_id}/files/{name}", summary="Download a part of a file", response_class=Response)
+def send_part(
+    run_id: str,
+    name: str,
+    access: Reading,
+    offset: Annotated[int, Query(ge=0, le=_LARGEST, description="Where the part begins.")] = 0,
+) -> Response:
+    """Return at most 2 MiB of a file of a finished run, from `offset` on."""
+    path = _find_finished(access, run_id) / name
+    if name not in PUSHED_NAMES or not path.is_file():
+        raise not_found(f"the run has no file '{name[:100]}'", "GET /v1/runs/{run_id}/files lists them")
+    with store_errors(path), path.open("rb") as stream:
+        stream.seek(offset)
+        content = stream.read(_CHUNK_BYTES)
+    return Response(content, headers=file_headers(name), media_type="application/octet-stream")
+
+
+def _find_finished(access: Access, run_id: str) -> Path:
+    entry = access.runs.find(run_id)
+    if entry.status is not RunStatus.FINISHED:
+        raise ApiProblem(HTTPStatus.CONFLICT, f"run {entry.id} is not finished")
+    return access.runs.find_folder(entry.id)
 
 
 def _describe(state: PushState, access: Access) -> PushAnswer:

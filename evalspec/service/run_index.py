@@ -141,7 +141,8 @@ class RunIndex:
     def read_trend(self, dataset: str, wanted: RunFilter, limit: int) -> Sequence[TrendPoint]:
         """Return the newest finished runs of a dataset with the values of its metrics, newest last."""
         self.refresh()
-        shown = (RUNS.c.id, RUNS.c.started_at, RUNS.c.verdict, RUNS.c.partial, RUNS.c.manifest, RUNS.c.branch)
+        named = ("id", "started_at", "verdict", "partial", "manifest", "branch", "origin")
+        shown = [RUNS.c[name] for name in named]
         joined = and_(RUN_DATASETS.c.namespace == RUNS.c.namespace, RUN_DATASETS.c.run_id == RUNS.c.id)
         found = (
             _narrow(select(*shown, RUN_DATASETS.c.selected, RUN_DATASETS.c.metrics), wanted)
@@ -337,19 +338,25 @@ def _to_entry(row: Row[Any], datasets: Sequence[DatasetRow]) -> RunEntry:
         row.manifest,
         None if row.kind is None else RunKind(row.kind),
         error=row.error,
-        origin=msgspec.convert(row.origin or {}, built(RunOrigin)),
+        origin=_to_origin(row.origin),
         datasets=tuple(datasets),
     )
 
 
 def _to_point(row: Row[Any]) -> TrendPoint:
     known = row._asdict()
+    ci = _to_origin(known.pop("origin")).ci
     return TrendPoint(
+        commit=None if ci is None else ci.commit,
         run_id=known.pop("id"),
         started_at=render_time(known.pop("started_at")),
         metrics=_to_values(known.pop("metrics")),
         **known,
     )
+
+
+def _to_origin(stored: Any) -> RunOrigin:
+    return msgspec.convert(stored or {}, built(RunOrigin))
 
 
 def _to_values(stored: Any) -> dict[str, ListedValue]:

@@ -25,7 +25,7 @@ from evalspec.service.parameters import Since, Until
 from evalspec.service.problems import ApiProblem
 from evalspec.service.run_index import RunFilter, build_cursor_place
 from evalspec.service.run_jobs import check_request, count_open_attempts, resolve_manifest
-from evalspec.service.run_records import MetricTrend, TrendPoint, WholeRun
+from evalspec.service.run_records import LevelChange, MetricTrend, TrendPoint, WholeRun, iterate_level_changes
 from evalspec.service.settings import MANIFEST, Project
 from evalspec.service.timestamps import to_seconds
 
@@ -218,10 +218,11 @@ _POINT = TrendPoint(
     partial=False,
     manifest="agent.yaml",
     branch="main",
+    commit="2f0c1c5e",
     selected=4,
     metrics=LISTED_RUN.datasets[0].metrics,
 )
-_TREND = MetricTrend("qa", "exact_match", (_POINT,))
+_TREND = MetricTrend("qa", "exact_match", (_POINT,), (LevelChange(RUN_ID, MOMENT, "2f0c1c5e", 0.81, 0.74),))
 
 
 @TRENDS.get("", response_model=document_type(MetricTrend, _TREND), summary="Show a trend")
@@ -235,8 +236,11 @@ def get_trend(
     branch: Branch = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="The newest runs, at most so many.")] = 100,
 ) -> Response:
-    """Return the values of a metric over finished runs, with their intervals. Values alone prove no change: compare."""
+    """Return the values of a metric over finished runs, with their intervals, and where its level changed.
+
+    Two values alone prove no change: compare the runs.
+    """
     wanted = RunFilter(manifest=manifest, branch=branch, since=to_seconds(since), until=to_seconds(until))
     found = access.runs.read_trend(dataset, wanted, limit)
     points = [replace(one, metrics={metric: one.metrics[metric]}) for one in found if metric in one.metrics]
-    return render_document(MetricTrend(dataset, metric, tuple(points)))
+    return render_document(MetricTrend(dataset, metric, tuple(points), tuple(iterate_level_changes(metric, found))))

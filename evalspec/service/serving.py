@@ -22,10 +22,11 @@ from sqlalchemy.engine import make_url
 
 from evalspec.api.baseline_files import find_baselines
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem, StoreError
+from evalspec.base.plural import counted
 from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.model.typed_json import parse_document, read_bytes
 from evalspec.runs.store.run_store import read_timestamp
-from evalspec.service import audit, jobs
+from evalspec.service import alerts, audit, jobs
 from evalspec.service.app import create_app
 from evalspec.service.connections import ServiceConnection, listen
 from evalspec.service.database import (
@@ -43,9 +44,10 @@ from evalspec.service.database import (
 from evalspec.service.evaluation_files import evaluation_path, restore_evaluations
 from evalspec.service.isolation import refuse_links
 from evalspec.service.logs import configure_logs, log_event, log_exception
+from evalspec.service.oidc import Issuer
 from evalspec.service.pushes import IDLE_SECONDS, remove_idle_pushes
 from evalspec.service.run_index import RunIndex
-from evalspec.service.settings import Project, ServiceSettings
+from evalspec.service.settings import OidcSettings, Project, ServiceSettings
 from evalspec.service.stores import read_store_id, register_stores, require_store
 from evalspec.service.tables import JOBS, PROJECTS
 from evalspec.service.tokens import purge_tokens
@@ -63,7 +65,11 @@ def list_findings(settings: ServiceSettings) -> list[str]:
     findings: list[str] = []
     problems: list[Problem] = []
     checks: list[Callable[[], str]] = [partial(_check_database, settings), partial(_check_port, settings)]
-    checks += [partial(_check_project, project) for project in settings.projects.values()]
+    if settings.oidc is not None:
+        checks.append(partial(_check_issuer, settings.oidc))
+    checks += [
+        partial(_check_project, project, settings.limits.retention_days) for project in settings.projects.values()
+    ]
     for check in checks:
         try:
             findings.append(check())
@@ -104,7 +110,8 @@ def _exists(url: str) -> bool:
 
 def _check_stores(engine: Engine, settings: ServiceSettings) -> None:
     with reading(engine) as connection:
-        known = dict(connection.execute(select(PROJECTS.c.namespace, PROJECTS.c.store_id)).tuples().all())
+        found = connection.execute(select(PROJECTS.c.namespace, PROJECTS.c.store_id))
+        known = {row.namespace: row.store_id for row in found}
     problems = []
     for project in settings.projects.values():
         own = read_store_id(project)
@@ -124,7 +131,22 @@ def _check_port(settings: ServiceSettings) -> str:
     return f"port: {settings.host}:{settings.port} is free"
 
 
-def _check_project(project: Project) -> str:
+def _check_issuer(oidc: OidcSettings) -> str:
+    failure = Issuer(oidc).find_failure()
+    if failure is not None:
+        raise InvalidInput(Problem(failure, f"check {oidc.issuer}", field="--oidc-issuer"))
+    return f"identity provider: {oidc.issuer} answers"
+
+
+def _check_project(project: Project, days: int | None) -> str:
+    if days is not None:
+        old = _list_older(project, datetime.now(UTC) - timedelta(days=days))
+        would = f"--retention {days} would delete {counted(len(old), 'run')}, except those of open jobs"
+        return f"{_check_manifest(project)}; {would}"
+    return _check_manifest(project)
+
+
+def _check_manifest(project: Project) -> str:
     if not project.manifest.exists():
         return f"project {project.namespace}: has no {project.manifest.name}; name a manifest with each run"
     load_manifest(project.manifest)
@@ -257,6 +279,7 @@ def purge_expired(engine: Engine, settings: ServiceSettings) -> None:
     """
     purge_tokens(engine, TOKEN_DAYS)
     audit.purge_entries(engine, settings.limits.audit_days)
+    alerts.purge_alerts(engine, settings.limits.audit_days)
     days = settings.limits.retention_days
     steps: dict[str, Callable[[Project], object]] = {
         "uploads were not deleted": delete_expired,
@@ -291,18 +314,21 @@ def _delete_runs(engine: Engine, project: Project, days: int) -> None:
         oldest = datetime.fromtimestamp(read_clock(connection), UTC) - timedelta(days=days)
         is_open = (JOBS.c.namespace == project.namespace) & JOBS.c.status.in_(jobs.OPEN)
         used = set(connection.execute(select(JOBS.c.run_id).where(is_open)).scalars())
-    store = project.store
-    expired = [
-        folder
-        for folder in store.list_all()
-        if (moment := read_timestamp(folder)) is not None and moment < oldest and folder.name not in used
-    ]
-    if not expired:
-        return
-    kept = {folder.name for folder in store.labels().values()} | set(_list_promoted(project))
-    for folder in expired:
-        if folder.name not in kept:
+    for folder in _list_older(project, oldest):
+        if folder.name not in used:
             _delete_run(engine, project, folder)
+
+
+def _list_older(project: Project, oldest: datetime) -> list[Path]:
+    """Return the project's runs that began before `oldest`, without labelled and promoted ones.
+
+    Raises:
+        InvalidInput: A baseline cannot be read, so nobody knows which run it needs.
+    """
+    store = project.store
+    found = [run for run in store.list_all() if (moment := read_timestamp(run)) is not None and moment < oldest]
+    kept = {run.name for run in store.labels().values()} | set(_list_promoted(project)) if found else set()
+    return [run for run in found if run.name not in kept]
 
 
 def _delete_run(engine: Engine, project: Project, folder: Path) -> None:

@@ -14,6 +14,7 @@ from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.trust import Trust
 from evalspec.runs.store.run_log import MARK_NAME
 from evalspec.runs.store.run_store import STORE, RunStore
+from evalspec.service.webhooks import Webhook
 
 MANIFEST = "agent.yaml"
 DEFAULT_NAMESPACE = "default"
@@ -94,11 +95,29 @@ class ServiceLimits(Struct, frozen=True):
     audit_days: int = 365
 
 
+class OidcSettings(Struct, frozen=True):
+    """How people log in at an identity provider. `client_secret`: a reference such as `$env:NAME`; None: there is none.
+
+    `user_claim`: names the user. `grants`: value of the claim `role_claim`, namespace and role. `default_role`:
+    everywhere, for people whose roles are neither in a claim nor set in the pages; None: no role.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: str | None = None
+    scope: str = "openid email profile"
+    user_claim: str = "email"
+    role_claim: str | None = None
+    grants: tuple[tuple[str, str, str], ...] = ()
+    default_role: str | None = None
+
+
 class ServiceSettings(Struct, frozen=True):
     """The settings of a server or worker. `database`: a URL as SQLAlchemy reads it.
 
     `hosts`: values that the Host header may have, besides the names of this machine. `proxies`: addresses whose
-    forwarded headers are believed. `trust`: what the projects may do.
+    forwarded headers are believed. `trust`: what the projects may do. `alerts`: the webhook of each namespace that has
+    one. `public_url`: the address of the server for links. `oidc`: None if people log in by links only.
     """
 
     projects: Mapping[str, Project]
@@ -112,6 +131,9 @@ class ServiceSettings(Struct, frozen=True):
     limits: ServiceLimits = field(default_factory=ServiceLimits)
     isolation: Isolation = Isolation.OFF
     trust: Trust = Trust()
+    alerts: Mapping[str, Webhook] = {}
+    public_url: str | None = None
+    oidc: OidcSettings | None = None
 
     @property
     def is_confined(self) -> bool:
@@ -170,6 +192,33 @@ def declare_variables(projects: Mapping[str, Project], given: Iterable[str], *, 
     if problems:
         raise InvalidInput(problems)
     return {name: replace(one, variables=declared[name], is_limited=is_limited) for name, one in projects.items()}
+
+
+def declare_alerts(
+    projects: Mapping[str, Project], given: Iterable[str], *, allows_private: bool
+) -> dict[str, Webhook]:
+    """Return the webhooks by namespace. `given`: `NS:URL=SECRET` each, with the names of two variables.
+
+    Raises:
+        InvalidInput: An entry cannot be read, names an unknown namespace, or a variable has no fitting value.
+    """
+    declared: dict[str, Webhook] = {}
+    problems = []
+    for entry in given:
+        namespace, _, variables = entry.partition(":")
+        url, _, secret = variables.partition("=")
+        if not url or not secret or namespace not in projects or namespace in declared:
+            fix = "write NAMESPACE:URL=SECRET with the names of two variables, once for each namespace"
+            problems.append(Problem(f"'{entry}' is not a webhook of a namespace", fix, field="--alert"))
+            continue
+        declared[namespace] = Webhook(url, secret, allows_private)
+        try:
+            declared[namespace].read()
+        except InvalidInput as error:
+            problems += error.problems
+    if problems:
+        raise InvalidInput(problems)
+    return declared
 
 
 def _overlap(folder: Path, other: Path) -> bool:

@@ -13,8 +13,11 @@ PROJECTS = Table(
     METADATA,
     Column("namespace", String(64), primary_key=True),
     Column("store_id", String(32), nullable=False),
+    Column("alerts", JSON),
 )
-"""The store of each namespace, so that a worker with another folder is recognized."""
+"""The store of each namespace, so that a worker with another folder is recognized.
+
+`alerts`: since when there are any, and the last state of each branch."""
 
 TOKENS = Table(
     "tokens",
@@ -28,8 +31,29 @@ TOKENS = Table(
     Column("created_at", Float, nullable=False),
     Column("expires_at", Float, nullable=False),
     Column("revoked_at", Float),
+    Column("granted_by", Text),
 )
-"""Tokens, sessions and login links (`kind`). Only their SHA-256 is stored. `namespaces` null: all."""
+"""Tokens, sessions and login links (`kind`). Only their SHA-256 is stored. `namespaces` null: all. `granted_by`: the
+person whose roles limit what is permitted; null: the operator created it."""
+
+PEOPLE = Table(
+    "people",
+    METADATA,
+    Column("user", String(300), primary_key=True),
+    Column("first_seen", Float),
+    Column("last_seen", Float),
+    Column("disabled_at", Float),
+)
+"""Who has logged in, or was given a role before."""
+
+ROLES = Table(
+    "roles",
+    METADATA,
+    Column("user", String(300), primary_key=True),
+    Column("namespace", String(64), primary_key=True),
+    Column("role", String(16), nullable=False),
+)
+"""The roles of people. `namespace` `*`: every one."""
 
 JOBS = Table(
     "jobs",
@@ -93,6 +117,21 @@ RUN_DATASETS = Table(
 )
 """The datasets of the runs in the index, with the value of every metric."""
 
+BASELINES = Table(
+    "baselines",
+    METADATA,
+    Column("namespace", String(64), primary_key=True),
+    Column("name", String(100), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("file", Text, nullable=False),
+    Column("reason", Text),
+)
+"""Every promotion of a run to a baseline, numbered from 1 for each name: the newest counts, the others are its history.
+`file`: the document, in the folder of baselines of the store. `reason`: why its losses were accepted, or null."""
+
 AUDIT = Table(
     "audit",
     METADATA,
@@ -109,3 +148,18 @@ AUDIT = Table(
     Index("audit_by_time", "at"),
 )
 """Who did what: every request that changes something, and every refusal. Ids are random, so they count nothing."""
+
+ALERTS = Table(
+    "alerts",
+    METADATA,
+    Column("id", String(48), primary_key=True),
+    Column("namespace", String(64), nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_at", Float, nullable=False),
+    Column("error", Text),
+    Index("alerts_by_namespace", "namespace", "created_at"),
+)
+"""What is sent to webhooks. `next_at`: when a pending alert is due, or one that is being sent if its sender dies."""

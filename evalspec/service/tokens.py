@@ -5,16 +5,17 @@ A token is `evs_<id>_<secret>`. The secret has 256 random bits, so that a plain 
 
 import re
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha256
 from hmac import compare_digest
 
 from msgspec import Struct
-from sqlalchemy import Engine, Row, delete, or_, select, update
+from msgspec.structs import replace
+from sqlalchemy import Connection, Engine, Row, delete, or_, select, update
 
 from evalspec.service.database import read_clock, reading, writing
-from evalspec.service.tables import TOKENS
+from evalspec.service.tables import PEOPLE, ROLES, TOKENS
 
 TOKEN = "token"  # noqa: S105 - the kind of a row
 SESSION = "session"
@@ -46,8 +47,37 @@ _INCLUDED = {
 }
 
 
+EVERYWHERE = "*"
+"""The namespace of roles that people have in every one."""
+
+
+class ProjectRole(StrEnum):
+    """What a person may do in a namespace, from least to most."""
+
+    VIEWER = "viewer"
+    REVIEWER = "reviewer"
+    EDITOR = "editor"
+    ADMIN = "admin"
+
+
+SCOPES = {
+    ProjectRole.VIEWER: (Scope.READ,),
+    ProjectRole.REVIEWER: (Scope.REVIEW,),
+    ProjectRole.EDITOR: (Scope.REVIEW, Scope.RUN, Scope.PUSH),
+    ProjectRole.ADMIN: (Scope.ADMIN,),
+}
+"""The scopes of each role."""
+
+
+def _include(scopes: Collection[Scope]) -> frozenset[Scope]:
+    return frozenset().union(*(_INCLUDED[own] for own in scopes))
+
+
 class Caller(Struct, frozen=True):
-    """Who sends a request. `namespaces`: None for all. `expires_at`: seconds since 1970."""
+    """Who sends a request. `namespaces`: None for all. `expires_at`: seconds since 1970.
+
+    `granted_by`: the person whose roles limit the token. `grants`: further scopes in single namespaces.
+    """
 
     token_id: str
     kind: str
@@ -56,6 +86,8 @@ class Caller(Struct, frozen=True):
     namespaces: frozenset[str] | None
     created_at: float
     expires_at: float
+    granted_by: str | None = None
+    grants: Mapping[str, frozenset[Scope]] = {}
 
     def may(self, scope: Scope) -> bool:
         """Return whether a scope of the token includes this one."""
@@ -65,6 +97,13 @@ class Caller(Struct, frozen=True):
         """Return whether the token is valid for a namespace."""
         return self.namespaces is None or namespace in self.namespaces
 
+    def within(self, namespace: str) -> "Caller":
+        """Return the caller with their scopes in a namespace."""
+        if namespace not in self.grants:
+            return self
+        more = self.grants[namespace]
+        return replace(self, scopes=self.scopes | more, namespaces=frozenset({namespace}), grants={})
+
 
 def create_token(
     engine: Engine,
@@ -73,8 +112,9 @@ def create_token(
     namespaces: Collection[str] | None,
     seconds: float,
     kind: str = TOKEN,
+    granted_by: str | None = None,
 ) -> str:
-    """Store a new token and return it. It cannot be shown again."""
+    """Store a new token and return it. It cannot be shown again. `granted_by`: whose roles limit it."""
     id, secret = secrets.token_hex(6), secrets.token_urlsafe(_SECRET_BYTES)
     with writing(engine) as connection:
         now = read_clock(connection)
@@ -87,13 +127,14 @@ def create_token(
             "namespaces": None if namespaces is None else sorted(namespaces),
             "created_at": now,
             "expires_at": now + seconds,
+            "granted_by": granted_by,
         }
         connection.execute(TOKENS.insert().values(values))
     return f"{PREFIX}_{id}_{secret}"
 
 
 def find_caller(engine: Engine, token: str, kind: str = TOKEN) -> Caller | None:
-    """Return whose valid token this is. None: unknown, expired or revoked."""
+    """Return whose valid token this is. None: unknown, expired or revoked, or of a disabled person."""
     found = _TOKEN.fullmatch(token)
     if found is None:
         return None
@@ -102,8 +143,28 @@ def find_caller(engine: Engine, token: str, kind: str = TOKEN) -> Caller | None:
         row = connection.execute(select(TOKENS).where(TOKENS.c.id == id, TOKENS.c.kind == kind)).first()
         if row is None or not compare_digest(row.hash, _hash(secret)):
             return None
-        is_over = row.revoked_at is not None or row.expires_at <= read_clock(connection)
-    return None if is_over else _to_caller(row)
+        people = select(PEOPLE.c.user).where(PEOPLE.c.user.in_([row.user, row.granted_by or row.user]))
+        is_disabled = connection.execute(people.where(PEOPLE.c.disabled_at.is_not(None))).first() is not None
+        if is_disabled or row.revoked_at is not None or row.expires_at <= read_clock(connection):
+            return None
+        caller = _to_caller(row)
+        return caller if row.granted_by is None else _limit(caller, read_roles(connection, row.granted_by))
+
+
+def read_roles(connection: Connection, user: str) -> dict[str, ProjectRole]:
+    """Return the roles of a person by namespace. `*`: in every one."""
+    found = connection.execute(select(ROLES.c.namespace, ROLES.c.role).where(ROLES.c.user == user))
+    return {namespace: ProjectRole(role) for namespace, role in found}
+
+
+def _limit(caller: Caller, roles: Mapping[str, ProjectRole]) -> Caller:
+    """Return a caller who may do what both their token and the roles permit."""
+    own = _include(caller.scopes)
+    allowed = {namespace: own & _include(SCOPES[role]) for namespace, role in roles.items()}
+    everywhere = allowed.pop(EVERYWHERE, frozenset())
+    more = {one: scopes for one, scopes in allowed.items() if caller.reaches(one) and not scopes <= everywhere}
+    namespaces = caller.namespaces if everywhere else frozenset(more)
+    return replace(caller, scopes=everywhere, namespaces=namespaces, grants=more)
 
 
 def revoke_token(engine: Engine, id: str) -> bool:
@@ -140,7 +201,7 @@ def parse_id(token: str) -> str:
 def _to_caller(row: Row) -> Caller:  # type: ignore[type-arg]
     scopes = frozenset(map(Scope, row.scopes))
     namespaces = None if row.namespaces is None else frozenset(row.namespaces)
-    return Caller(row.id, row.kind, row.user, scopes, namespaces, row.created_at, row.expires_at)
+    return Caller(row.id, row.kind, row.user, scopes, namespaces, row.created_at, row.expires_at, row.granted_by)
 
 
 def _hash(secret: str) -> str:

@@ -33,7 +33,7 @@ MIN_SLICE = 5
 _MOST_VALUES = 20
 """Maximum number of distinct values of a metadata key that is sliced by default. Keys with more identify samples."""
 
-_STOPPED = "the run stopped before all scores"
+RUN_STOPPED = "the run stopped before all scores"
 """Why there is no interval: when a run stops may depend on its scores."""
 
 _OF_SINGLE_REPLIES = ("mean", "min", "max")
@@ -145,9 +145,9 @@ def summarise(
         scores, clusters = pool_scores(samples, metric.name, metric.statistic, cluster)
         found = estimate_scores(scores, metric.statistic, metric.reach, clusters)
         if any(score.cause is Cause.STOPPED for score in scores):
-            found = Estimate(found.units, reason=_STOPPED)
+            found = Estimate(found.units, reason=RUN_STOPPED)
         summary = compute_summary(scores, metric.statistic, metric.direction, found, metric.reach)
-        if metric.statistic == "mean" and metric.reach is None and found.reason != _STOPPED:
+        if metric.statistic == "mean" and metric.reach is None and found.reason != RUN_STOPPED:
             of_median = estimate_scores(scores, "median", None, clusters)
             summary = replace(summary, median_interval=of_median.interval)
         summaries[metric.name] = _correct(summary, samples, metric, cluster, (people or {}).get(metric.name))

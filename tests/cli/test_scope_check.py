@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import pytest
 
@@ -15,6 +16,7 @@ from servers.faulty_retriever import FaultyRetriever
 
 STORE = '''
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 DB = Path(__file__).with_name("store.db")
@@ -25,7 +27,7 @@ class Store:
     DELETE = "DELETE FROM documents WHERE scope = ?"
 
     def _run(self, *arguments):
-        with sqlite3.connect(DB) as db:
+        with closing(sqlite3.connect(DB)) as db, db:
             db.execute("CREATE TABLE IF NOT EXISTS documents (id PRIMARY KEY, scope, body)")
             return db.execute(*arguments).fetchall()
 
@@ -94,14 +96,14 @@ def stores(project):
     project.evaluation["retrievers"]["grid"] = {"builtin": "bm25", "k1": [1, 2]}
     project.samples(1)
     project.write()
-    with sqlite3.connect(project.folder / "store.db") as db:
+    with closing(sqlite3.connect(project.folder / "store.db")) as db, db:
         db.execute("CREATE TABLE documents (id PRIMARY KEY, scope, body)")
         db.execute("INSERT INTO documents VALUES ('docs:1', 'docs:', 'mine')")
     return project
 
 
 def rows(project) -> list[str]:
-    with sqlite3.connect(project.folder / "store.db") as db:
+    with closing(sqlite3.connect(project.folder / "store.db")) as db, db:
         return [id for (id,) in db.execute("SELECT id FROM documents")]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from evalspec.inputs.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.inputs.datasets.load import load_dataset
 from evalspec.model import ExpectedCall, Message, Sample
 
+LATER = sys.version_info >= (3, 13)
+"""Loops of links and `**a` are no errors of pathlib then: they match nothing."""
 FOREIGN = Path(__file__).parent / "foreign"
 SHIP, RETURN = "How fast do orders ship?", "How long are returns free?"
 DAYS, MONTH = ("within two working days",), ("30 days",)
@@ -408,10 +411,10 @@ def test_scenarios_defaults_and_files_of_promptfoo_are_the_tests_they_spell(tmp_
         ("file://link.txt", "'link.txt' leads out of the folder"),
         ("file://more", "'more/link.csv' leads out of the folder"),
         ("file://m*e", "'m*e/link.csv' leads out of the folder"),
-        ("file://loop.txt", "'loop.txt' cannot be read"),
+        ("file://loop.txt", "there is no file 'file://loop.txt'" if LATER else "'loop.txt' cannot be read"),
         ("file://a\0b.txt", "cannot be read"),
         pytest.param("file://" + "x" * 5000, "cannot be read", id="a long name"),
-        ("file://**a", "cannot be read"),
+        ("file://**a", "there is no file" if LATER else "cannot be read"),
         ("file://make.py", "'file://make.py' is code, which evalspec does not run"),
         ("file://make.js:build", "is code, which"),
         ("file://none-*.txt", "there is no file 'file://none-*.txt'"),

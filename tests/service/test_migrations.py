@@ -7,6 +7,7 @@ import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from sqlalchemy import inspect
 from sqlalchemy.engine import make_url
 
 from evalspec.base.errors import InvalidInput
@@ -48,10 +49,11 @@ def test_an_empty_database_gets_the_tables(database):
 def test_a_released_schema_is_migrated_with_its_data(database, revision):
     restore(database, SCHEMAS / revision)
     engine = open_database(database)
+    known = inspect(engine).get_table_names()
     migrate(engine)
     assert differences(engine) == [], FIX
     with reading(engine) as connection:
-        for table in METADATA.sorted_tables:
+        for table in (table for table in METADATA.sorted_tables if table.name in known):
             (row,) = connection.execute(table.select())
             texts = {name: value for name, value in row._asdict().items() if isinstance(value, str)}
             assert texts == {name: f"a {name}" for name in texts}, table.name

@@ -17,7 +17,8 @@ from filelock import FileLock
 
 import evalspec
 from conftest import Project
-from evalspec.api.pushing import PushServer, push_run
+from evalspec.api.pushing import push_run
+from evalspec.api.server import PushServer
 from evalspec.base.errors import InvalidInput
 from evalspec.runs.store.log_records import renumber
 from evalspec.runs.store.pushed_runs import PUSHED_NAMES, REQUIRED_NAMES, list_pushed_files

@@ -13,11 +13,12 @@ from evalspec.service.audit import list_entries, record
 from evalspec.service.database import reading, writing
 from evalspec.service.jobs import JobStatus
 from evalspec.service.run_index import RunIndex
-from evalspec.service.serving import purge_expired
+from evalspec.service.serving import list_findings, purge_expired
 from evalspec.service.settings import ServiceLimits, ServiceSettings
 from evalspec.service.tables import AUDIT, JOBS, RUN_DATASETS, RUNS
 from evalspec.service.tokens import Scope, create_token
 from evalspec.verdict.comparison.baseline import Baseline, render_baseline
+from servers.ports import find_free_port
 
 DAY = 86_400
 
@@ -70,6 +71,10 @@ def test_retention_deletes_old_runs_except_those_that_are_needed(projects, setti
     limits = ServiceLimits(retention_days=30)
     purge_expired(engine, ServiceSettings(settings.projects, settings.database))
     assert len(list_runs(projects)) == 5, "without a retention all are kept"
+    found = list_findings(ServiceSettings(settings.projects, settings.database, port=find_free_port(), limits=limits))
+    (said,) = (line for line in found if line.startswith("project shop"))
+    assert said.endswith("; --retention 30 would delete 2 runs, except those of open jobs")
+    assert len(list_runs(projects)) == 5, "a check deletes nothing"
     purge_expired(engine, ServiceSettings(settings.projects, settings.database, limits=limits))
     assert list_runs(projects) == {labelled, promoted, used, recent}
     with reading(engine) as connection:

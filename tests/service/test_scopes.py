@@ -29,6 +29,7 @@ CHANGES = {
     ("POST", "/v1/pushes"): PUSHING,
     ("PUT", "/v1/pushes/{push_id}/files/{name}"): PUSHING,
     ("POST", "/v1/pushes/{push_id}/commit"): PUSHING,
+    ("POST", "/v1/baselines/{name}"): REVIEWING,
     ("POST", "/v1/runs/{run_id}/labels"): REVIEWING,
     ("POST", "/v1/runs/{run_id}/labels/import"): REVIEWING,
     ("DELETE", "/v1/runs/{run_id}/labels"): REVIEWING,
@@ -44,12 +45,16 @@ CHANGES = {
     ("POST", "/datasets/upload"): RUNNING,
     ("POST", "/datasets/upload/{token}"): RUNNING,
     ("POST", "/datasets/upload/{token}/discard"): RUNNING,
+    ("POST", "/people"): {Scope.ADMIN},
+    ("POST", "/tokens"): READING,
+    ("POST", "/tokens/revoke"): READING,
     ("POST", "/logout"): ANYONE,
 }
 """Every route that is not a GET. `/logout` refuses tokens in another way."""
 READS = {
     ("GET", "/v1/gold/{name}/next"): REVIEWING,
     ("GET", "/v1/audit"): {Scope.ADMIN},
+    ("GET", "/v1/baselines/{name}"): READING | PUSHING,
     ("GET", "/v1/runs/{run_id}/labels/export"): RUNNING,
     ("GET", "/v1/runs/{run_id}/labels/calibration"): RUNNING,
     ("GET", "/runs/{run_id}/labels/calibration"): RUNNING,
@@ -57,11 +62,15 @@ READS = {
     ("GET", "/v1/openapi.json"): ANYONE,
     ("GET", "/runs/{run_id}/label"): REVIEWING,
     ("GET", "/gold/{name}/review"): REVIEWING,
+    ("GET", "/people"): {Scope.ADMIN},
     ("GET", "/datasets/upload"): RUNNING,
     ("GET", "/datasets/upload/{token}"): RUNNING,
 }
 """GET routes that the scope read does not open, or that every token opens. All others need READING."""
-PUBLIC = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/login"), ("POST", "/login"), ("GET", "/assets/{name}")}
+PUBLIC = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/login"), ("POST", "/login"), ("GET", "/assets/{name}")} | {
+    ("GET", "/login/start"),
+    ("GET", "/login/callback"),
+}
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The section of a manifest about the gate, `spec.evaluation.ciGate`."""
 
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
 from pydantic import Field, StrictBool, field_validator, model_validator
 from pydantic.alias_generators import to_camel
@@ -8,6 +9,21 @@ from pydantic.alias_generators import to_camel
 from evalspec.inputs.manifest.fields import Confidence, Count, Drops, ManifestModel, Name, Positive, Share
 from evalspec.model.corrections import JudgeCorrection
 from evalspec.model.verdicts import RegressionRule
+
+SERVER = "server:"
+"""How the name of a baseline begins that a server has."""
+LAST_GREEN, BRANCH = "last-green/", "branch/"
+_LABEL = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
+
+
+class ServerBaseline(NamedTuple):
+    """A baseline of a server. `name`: as promoted. `branch`: the newest run of this branch is used instead, with what
+    was promoted as its anchor. `is_green`: the newest run that passed.
+    """
+
+    name: str
+    branch: str | None = None
+    is_green: bool = False
 
 
 class JudgePolicy(ManifestModel):
@@ -94,8 +110,19 @@ class CiGate(ManifestModel):
     )
     baseline: Name | None = Field(
         None,
-        description="What the run must not be worse than: the name of a promoted baseline, or its file. Default: no "
-        "comparison.",
+        description="What the run must not be worse than: the name of a promoted baseline, or its file. Of the server "
+        "in EVALSPEC_TO: server:NAME is what was promoted there, server:last-green/BRANCH the branch's newest run with "
+        "PASS, and server:branch/BRANCH its newest run. Default: no comparison.",
+    )
+    anchor: Name | None = Field(
+        None,
+        description="Name of a baseline of the server, which the newest run of a branch must not be worse than "
+        "either, because each run may lose a little within noise.",
+    )
+    baseline_max_age: Positive | None = Field(
+        None,
+        description="How old a copy of the server's baseline may be, in days, if the server does not answer. With an "
+        "older one, the verdict cannot be PASS. Default: 14.",
     )
     max_drop: Drops = Field(
         0.0,
@@ -142,6 +169,35 @@ class CiGate(ManifestModel):
         idle = [to_camel(name) for name in named if name in self.model_fields_set]
         if idle and self.baseline is None:
             raise ValueError(f"{' and '.join(idle)} cannot be used without a baseline; add one, as in baseline: main")
+        return self
+
+    @property
+    def server_baseline(self) -> ServerBaseline | None:
+        """The baseline that a server has; None: it is a file, or there is none."""
+        if self.baseline is None or not self.baseline.startswith(SERVER):
+            return None
+        name = self.baseline.removeprefix(SERVER)
+        for start in (LAST_GREEN, BRANCH):
+            if name.startswith(start):
+                return ServerBaseline(self.anchor or "", name.removeprefix(start), start == LAST_GREEN)
+        return ServerBaseline(name)
+
+    @model_validator(mode="after")
+    def _server_has_an_anchor(self) -> "CiGate":
+        found = self.server_baseline
+        of_branch = found is not None and found.branch is not None
+        if self.anchor is not None and not of_branch:
+            raise ValueError("anchor is only for baseline: server:last-green/BRANCH or server:branch/BRANCH")
+        if self.baseline_max_age is not None and found is None:
+            raise ValueError("baselineMaxAge is only for a baseline of a server, as in baseline: server:main")
+        if found is None:
+            return self
+        if of_branch and self.anchor is None:
+            why = "because each run may lose a little within noise"
+            raise ValueError(f"baseline: {self.baseline} needs an anchor, {why}; add one, as in anchor: main")
+        if found.branch == "" or not _LABEL.fullmatch(found.name):
+            forms = "server:NAME, server:last-green/BRANCH or server:branch/BRANCH"
+            raise ValueError(f"baseline of a server: write {forms}, with letters, digits and ._- in names")
         return self
 
     @model_validator(mode="after")

@@ -24,6 +24,7 @@ from evalspec.inputs.manifest.fields import (
 from evalspec.inputs.manifest.references import References, UnresolvedReference
 from evalspec.inputs.manifest.schema import Manifest, Metadata, Spec
 from evalspec.inputs.manifest.yaml_source import Place, YamlSource, load_yaml, render_path
+from evalspec.model.verdicts import BaselineOrigin
 
 _ROUNDS = 4
 """How often invalid parts are left out."""
@@ -38,12 +39,16 @@ _UNIQUE = ("spec", "evaluation", "path")
 
 
 class LoadedManifest(Struct, frozen=True):
-    """A validated manifest, with its file, line numbers and references."""
+    """A validated manifest, with its file, line numbers and references.
+
+    `fetched`: the file of the baseline that a server has, None without one, and its origin. None: nobody looked yet.
+    """
 
     manifest: Manifest
     source: YamlSource
     references: References
     path: Path
+    fetched: tuple[Path | None, BaselineOrigin] | None = None
 
     def problem(self, place: Place, message: str, fix: str = "") -> Problem:
         """Return a problem located at one field of this manifest."""

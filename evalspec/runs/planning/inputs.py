@@ -212,13 +212,18 @@ def check_baseline(draft: Draft, metrics: "Definitions") -> None:
     A missing file is a warning: before the first run, there is nothing to promote.
     """
     path, policy = _baseline_file(draft.loaded), draft.loaded.manifest.spec.evaluation.ci_gate
-    if path is None:
+    if policy.baseline is None:
         return
     from evalspec.verdict.comparison.drops import check_max_drop
     from evalspec.verdict.comparison.run_files import read_baseline
 
     for message in check_max_drop(policy, metrics):
         draft.add((*_GATE_PLACE, "maxDrop"), message)
+    if path is None:
+        if draft.loaded.fetched is not None:
+            said = draft.loaded.fetched[1].problem or ""
+            draft.warn((*_GATE_PLACE, "baseline"), f"{said}: the verdict will be INCOMPLETE")
+        return
     refused = explain(Act.READ_FILE, str(path))
     if refused is not None:
         draft.add((*_GATE_PLACE, "baseline"), *refused)
@@ -272,7 +277,10 @@ def _anchors_file(loaded: LoadedManifest) -> Path | None:
 
 
 def _baseline_file(loaded: LoadedManifest) -> Path | None:
-    name = loaded.manifest.spec.evaluation.ci_gate.baseline
+    policy = loaded.manifest.spec.evaluation.ci_gate
+    if policy.server_baseline is not None:
+        return None if loaded.fetched is None else loaded.fetched[0]
+    name = policy.baseline
     if name is None:
         return None
     from evalspec.verdict.comparison.baseline import baseline_path

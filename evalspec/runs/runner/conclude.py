@@ -160,7 +160,9 @@ def _regressions(
     if name is None:
         return ()
     if run_metadata.baseline is None:
-        reason = f"there is no baseline '{name}'; write it with `evalspec runs promote RUN --as {name}`"
+        origin = run_metadata.fingerprint.baseline
+        missing = f"there is no baseline '{name}'; write it with `evalspec runs promote RUN --as {name}`"
+        reason = missing if origin is None or origin.problem is None else origin.problem
         return (RegressionOutcome("", None, VerdictStatus.INCOMPLETE, reason=reason, of_baseline=True),)
     from evalspec.verdict.comparison.confirmation import confirm
     from evalspec.verdict.comparison.regression import decide_regressions
@@ -326,10 +328,12 @@ def _exit_code(verdict: Verdict, datasets: Sequence[DatasetResult], *, is_comple
 
 
 def _baseline_notes(run_metadata: RunMetadata, regressions: Sequence[RegressionOutcome]) -> list[str]:
+    origin, started = run_metadata.fingerprint.baseline, run_metadata.fingerprint.started_at
+    notes = [] if origin is None else [origin.describe(started)]
     if run_metadata.baseline is None:
-        return []
+        return notes
     from evalspec.verdict.comparison.comparability import describe_choice
     from evalspec.verdict.comparison.confirmation import list_advice
 
     note = describe_choice(run_metadata.baseline.run)
-    return [*([note] if note else []), *list_advice(regressions, run_metadata.baseline)]
+    return [*notes, *([note] if note else []), *list_advice(regressions, run_metadata.baseline)]

@@ -83,6 +83,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> Fingerprint:
         embeddings_sha256=compute_digest(embeddings),
         versions=list_versions(),
         ci=detect_ci_build(os.environ),
+        baseline=None if loaded.fetched is None else loaded.fetched[1],
     )
 
 

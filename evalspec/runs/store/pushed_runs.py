@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
@@ -12,11 +13,12 @@ from msgspec import DecodeError, Struct, to_builtins
 from msgspec.json import decode
 
 from evalspec.base.errors import InvalidInput, StoreError
+from evalspec.base.output_files import sync_folder
 from evalspec.model.base import built
 from evalspec.model.fingerprints import CiBuild
-from evalspec.runs.store.files import digest_file, store_errors, write_atomically
+from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, digest_file, store_errors, write_atomically
 from evalspec.runs.store.inputs import INPUTS_NAME
-from evalspec.runs.store.run_log import BASELINE_NAME, DESCRIPTION_NAME, LOG_NAME, MARK_NAME, REPORT_NAME
+from evalspec.runs.store.run_log import BASELINE_NAME, DESCRIPTION_NAME, LOCK_NAME, LOG_NAME, MARK_NAME, REPORT_NAME
 
 REQUIRED_NAMES = (DESCRIPTION_NAME, INPUTS_NAME, LOG_NAME, REPORT_NAME)
 PUSHED_NAMES = (*REQUIRED_NAMES, BASELINE_NAME)
@@ -86,6 +88,35 @@ def write_push_mark(folder: Path, mark: PushMark) -> None:
         StoreError: The file cannot be written.
     """
     write_atomically(folder / MARK_NAME, [json.dumps(to_builtins(mark), indent=2).encode(), b"\n"])
+
+
+def adopt_run(staged: Path, runs: Path, files: Iterable[PushedFile], mark: PushMark) -> None:
+    """Move the checked files of another machine's run into a folder of runs in one step, as a run that never changes.
+
+    Raises:
+        OSError: There is a run with this name, or it cannot be written.
+        StoreError: The mark cannot be written.
+    """
+    write_push_mark(staged, mark)
+    (staged / LOCK_NAME).touch(PRIVATE_FILE)
+    for file in files:
+        with (staged / file.name).open("rb") as stream:
+            os.fsync(stream.fileno())
+    sync_folder(staged)
+    runs.mkdir(PRIVATE_FOLDER, exist_ok=True)
+    staged.rename(runs / staged.name)
+    sync_folder(runs)
+
+
+def digest_stored(folder: Path) -> str | None:
+    """Return the digest of the content of a stored run, as it was pushed or is. None: it is not finished."""
+    mark = read_push_mark(folder)
+    if mark is not None:
+        return mark.content
+    try:
+        return digest_content(list_pushed_files(folder))
+    except StoreError:
+        return None
 
 
 def refuse_pushed(folder: Path, action: str) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.base.output_files import Input, sync_folder
+from evalspec.base.output_files import Input, replace_file, sync_folder
 from evalspec.base.plural import counted
 from evalspec.base.registry import near_miss
 from evalspec.base.trust import Act, require
@@ -31,7 +31,9 @@ from evalspec.scoring.judge.cache_file import use_cache
 STORE = Path(".evalspec")
 VERDICTS = "verdicts"
 """The folder for what people say about replies and scores. `labels` has the names of runs."""
-_OWN = ("runs", "labels", "locks", "cache", VERDICTS)
+BASELINES = "baselines"
+"""The folder for baselines that a server keeps, or that came from one. A folder for each name."""
+_OWN = ("runs", "labels", "locks", "cache", VERDICTS, BASELINES)
 OWN_INPUTS = tuple(Input(STORE / name, "evalspec's own store") for name in _OWN)
 """Folders of the command line's own store, which no output may overwrite."""
 
@@ -279,6 +281,20 @@ def prepare_root(root: Path) -> None:
         root.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
         with suppress(FileExistsError), (root / ".gitignore").open("x", encoding="utf-8") as ignore:
             ignore.write("*\n")
+
+
+def keep_baseline(root: Path, name: str, digest: str, content: bytes) -> Path:
+    """Write a baseline to its folder below `.evalspec`, under its digest, and return its path.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
+    path = root / BASELINES / name / f"{digest}.json"
+    prepare_root(root)
+    with store_errors(path):
+        path.parent.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+        replace_file(path, [content], mode=PRIVATE_FILE)
+    return path
 
 
 def _render_time(moment: datetime) -> str:

@@ -19,9 +19,10 @@ reaches 1. Precision, Success and Judged count documents; any document of any gr
 """
 
 import math
+import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial, reduce
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -118,8 +119,8 @@ def compute_f(judged: JudgedRanking, beta: float) -> float:
 def compute_ndcg(judged: JudgedRanking) -> float:
     """Return the sum of grade / log2(rank + 1) over that of the best possible ranking (Järvelin and Kekäläinen)."""
     gains = [(rank, 1) for rank in judged.found_ranks] if judged.grouped else [(h.rank, h.grade) for h in judged.hits]
-    gain = sum(grade / math.log2(rank + 1) for rank, grade in gains)
-    best = sum(grade / math.log2(rank + 1) for rank, grade in enumerate(judged.ideal[: judged.cutoff], 1))
+    gain = _add(grade / math.log2(rank + 1) for rank, grade in gains)
+    best = _add(grade / math.log2(rank + 1) for rank, grade in enumerate(judged.ideal[: judged.cutoff], 1))
     return _ratio(gain, best)
 
 
@@ -130,7 +131,7 @@ def compute_average_precision(judged: JudgedRanking) -> float:
 
 def average_precisions(ranks: Sequence[int], relevant: int) -> float:
     """Return the sum of precision at each of the ranks, in ascending order from 1, over the number of relevant ones."""
-    return _ratio(sum(found / rank for found, rank in enumerate(ranks, 1)), relevant)
+    return _ratio(_add(found / rank for found, rank in enumerate(ranks, 1)), relevant)
 
 
 def compute_reciprocal_rank(judged: JudgedRanking) -> float:
@@ -151,6 +152,11 @@ def compute_success(judged: JudgedRanking) -> float:
 def compute_judged(judged: JudgedRanking) -> float:
     """Return judged over retrieved documents within the cut-off, which shows how reliable other measures are."""
     return _ratio(len(judged.hits), judged.retrieved)
+
+
+def _add(values: Iterable[float]) -> float:
+    """Return the sum from left to right, as in trec_eval: the `sum` of Python 3.12 and later rounds in another way."""
+    return reduce(operator.add, values, 0.0)
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -1,7 +1,9 @@
 """Problems as pages for browsers. Programs, which do not ask for HTML, get the problem document."""
 
 import json
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -61,7 +63,8 @@ class _Answer:
         problem = json.loads(self._body)
         described = _describe(problem) | {
             "start": _find_start(self._scope["path"]),
-            "is_login": self._scope["path"] == _LOGIN,
+            "is_login": self._scope["path"].startswith(_LOGIN),
+            "log_in": _find_login(self._scope) if start["status"] == HTTPStatus.UNAUTHORIZED else None,
         }
         response = render_page("problem.html", None, start["status"], **described)
         headers = MutableHeaders(raw=start["headers"])
@@ -83,6 +86,15 @@ def _find_start(path: str) -> dict[str, str]:
     """Return the list that a page belongs to, as the way back for a visitor."""
     found = next((start for start in _STARTS if path.startswith(start)), "/runs")
     return {"path": found, "text": _STARTS[found]}
+
+
+def _find_login(scope: Scope) -> str | None:
+    """Return where the visitor logs in and comes back to this page. None: with links only."""
+    if scope["app"].state.service.issuer is None:
+        return None
+    is_page = scope["method"] == "GET" and not scope["path"].startswith(_LOGIN)
+    place = f"{quote(scope['path'])}?{scope['query_string'].decode('latin-1')}".removesuffix("?")
+    return f"{_LOGIN}/start?{urlencode({'next': place})}" if is_page else f"{_LOGIN}/start"
 
 
 def wants_page(scope: Scope) -> bool:

@@ -1,8 +1,8 @@
 """What the list of runs shows: rows, and the trends of the metrics of one dataset."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import inf
 
 from msgspec import Struct
@@ -10,9 +10,11 @@ from msgspec import Struct
 from evalspec.base.plural import counted
 from evalspec.model import VerdictStatus
 from evalspec.model.listed_runs import DatasetRow, ListedValue, RunEntry, RunStatus
-from evalspec.service.run_records import TrendPoint
+from evalspec.service.run_records import LevelChange, TrendPoint, iterate_level_changes
 from evalspec.verdict.wording import MARKS, render_known, render_limit
 
+TREND_RUNS = 50
+"""The newest runs, which a trend draws. Changes of level are searched in more."""
 _DATASETS_SHOWN = 3
 _VALUES_SHOWN = 6
 _TRENDS_SHOWN = 8
@@ -59,12 +61,32 @@ class ListedRun(Struct, frozen=True):
     is_pushed: bool
 
 
+class TrendDot(Struct, frozen=True):
+    """A run in a trend, in the coordinates of the chart. `name`: what the link to the run is called."""
+
+    run_id: str
+    x: float
+    y: float
+    name: str
+    is_change: bool
+
+
 class TrendDrawing(Struct, frozen=True):
-    """A line over runs, oldest first. `points`: as SVG reads them. `last`: position of the newest value."""
+    """A line over runs, oldest first. `pieces`, `bands`: points as SVG reads them. `dots`: the runs with a value."""
 
     pieces: tuple[str, ...]
-    last: tuple[float, float]
+    bands: tuple[str, ...]
+    dots: tuple[TrendDot, ...]
     limits: tuple[float, ...]
+
+
+class ShownChange(Struct, frozen=True):
+    """A change of level, in words."""
+
+    run_id: str
+    started: str
+    levels: str
+    commit: str | None
 
 
 class Trend(Struct, frozen=True):
@@ -74,6 +96,7 @@ class Trend(Struct, frozen=True):
     drawing: TrendDrawing
     caption: str
     label: str
+    changes: tuple[ShownChange, ...]
 
 
 def list_run(entry: RunEntry) -> ListedRun:
@@ -127,58 +150,86 @@ def build_trends(points: Sequence[TrendPoint]) -> tuple[list[Trend], int]:
 
 
 def _build_trend(metric: str, newest: ListedValue, points: Sequence[TrendPoint]) -> Trend | None:
-    found = [point.metrics.get(metric) for point in points]
-    values = [None if one is None else one.value for one in found]
-    series = [None if one is None else one.series for one in found]
-    drawing = draw_trend(values, series, tuple((newest.threshold or {}).values()))
+    changes = tuple(iterate_level_changes(metric, points))
+    shown_runs = points[-TREND_RUNS:]
+    drawing = _draw_trend(metric, newest, shown_runs, {change.run_id for change in changes})
     if drawing is None:
         return None
-    known = [value for value in values if value is not None]
+    found = [point.metrics[metric] for point in shown_runs if metric in point.metrics]
+    measured = [one for one in found if one.value is not None]
+    known = [one.value for one in measured if one.value is not None]
     shown = render_known(metric, newest.value)
     limit = newest.find_limit(metric)
     caption = f"{shown}, limit {render_limit(limit)}" if limit else shown
     spread = f"from {render_known(metric, min(known))} to {render_known(metric, max(known))}"
     label = f"Trend of {metric} over {counted(len(known), 'run')}, {spread}, newest {shown}"
-    measured = [one.series for one in found if one is not None and one.value is not None]
-    breaks = sum(before != after for before, after in pairwise(measured))
+    breaks = sum(before.series != after.series for before, after in pairwise(measured))
     more = f"; {counted(breaks, 'break')}, where the measurement changed" if breaks else ""
-    return Trend(metric, drawing, caption + more, label + more)
+    return Trend(metric, drawing, caption + more, label + more, tuple(_show_change(metric, one) for one in changes))
 
 
-def draw_trend(
-    values: Sequence[float | None], series: Sequence[str | None], limits: Sequence[float] = ()
+def _show_change(metric: str, change: LevelChange) -> ShownChange:
+    levels = f"{render_known(metric, change.before)} → {render_known(metric, change.after)}"
+    commit = change.commit and change.commit[:_COMMIT_LENGTH]
+    return ShownChange(change.run_id, _render_start(change.started_at), levels, commit)
+
+
+def _draw_trend(
+    metric: str, newest: ListedValue, points: Sequence[TrendPoint], changed: Collection[str]
 ) -> TrendDrawing | None:
-    """Return the line of some values, oldest first. Without two values there is no line.
+    """Return the line of a metric over runs, oldest first. Without two values there is no line.
 
-    A value that is None, and another series than before or an unknown one, interrupt it. A single value is a dot.
+    An unknown value, and another series than before or an unknown one, interrupt it. A single value is a dot.
 
     Limits so far away that the line would look flat are left out.
     """
-    known = [value for value in values if value is not None]
+    found = [point.metrics.get(metric) for point in points]
+    known = [one.value for one in found if one is not None and one.value is not None]
     if len(known) < 2:
         return None
     reach = _FARTHEST_LIMIT * (max(known) - min(known)) or inf
+    limits = (newest.threshold or {}).values()
     near = [limit for limit in limits if min(known) - reach <= limit <= max(known) + reach]
-    shown = [*known, *near]
+    shown = [*known, *near, *(end for one in found if one is not None for end in one.interval or ())]
     low, high = min(shown), max(shown)
-    span = (high - low) or 1.0
 
-    def place(number: int, value: float) -> tuple[float, float]:
-        x = _TREND_EDGE + number / (len(values) - 1) * (_TREND_WIDTH - 2 * _TREND_EDGE)
-        middle = 0.5 if high == low else (value - low) / span
-        return round(x, 2), round(_TREND_HEIGHT - _TREND_EDGE - middle * (_TREND_HEIGHT - 2 * _TREND_EDGE), 2)
+    def place(value: float) -> float:
+        middle = 0.5 if high == low else (value - low) / (high - low)
+        return round(_TREND_HEIGHT - _TREND_EDGE - middle * (_TREND_HEIGHT - 2 * _TREND_EDGE), 2)
 
-    pieces: list[list[str]] = [[]]
-    last = (0.0, 0.0)
-    for number, value in enumerate(values):
-        if value is None or series[number] is None or series[number] != series[number - 1]:
-            pieces.append([])
-        if value is None:
-            continue
-        last = place(number, value)
-        pieces[-1].append(f"{last[0]},{last[1]}")
-    lines = tuple(" ".join(piece if len(piece) > 1 else piece * 2) for piece in pieces if piece)
-    return TrendDrawing(lines, last, tuple(place(0, limit)[1] for limit in near))
+    pieces: list[list[tuple[TrendDot, tuple[float, float] | None]]] = []
+    before = None
+    for number, (point, one) in enumerate(zip(points, found, strict=True)):
+        series = None if one is None or one.value is None else one.series
+        if one is not None and one.value is not None:
+            if series is None or series != before:
+                pieces.append([])
+            x = round(_TREND_EDGE + number / (len(points) - 1) * (_TREND_WIDTH - 2 * _TREND_EDGE), 2)
+            name = f"{_render_start(point.started_at)}: {render_known(metric, one.value)}"
+            dot = TrendDot(point.run_id, x, place(one.value), name, point.run_id in changed)
+            pieces[-1].append((dot, one.interval and (place(one.interval[0]), place(one.interval[1]))))
+        before = series
+    lines = [[(dot.x, dot.y) for dot, _ in piece] for piece in pieces]
+    bands = [band for piece in pieces for band in _iterate_bands(piece)]
+    dots = tuple(dot for piece in pieces for dot, _ in piece)
+    drawn = tuple(_join_points(line if len(line) > 1 else line * 2) for line in lines)
+    return TrendDrawing(drawn, tuple(bands), dots, tuple(map(place, near)))
+
+
+def _iterate_bands(piece: Sequence[tuple[TrendDot, tuple[float, float] | None]]) -> Iterator[str]:
+    """Yield the area between the ends of the intervals, for each stretch of runs that have one."""
+    for is_known, stretch in groupby(piece, key=lambda one: one[1] is not None):
+        ends = [(dot.x, interval) for dot, interval in stretch if interval is not None]
+        if is_known:
+            yield _join_points([*((x, low) for x, (low, _) in ends), *((x, high) for x, (_, high) in ends[::-1])])
+
+
+def _join_points(points: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{x},{y}" for x, y in points)
+
+
+def _render_start(moment: str) -> str:
+    return render_timestamp(datetime.fromisoformat(moment).timestamp())
 
 
 def render_timestamp(moment: float) -> str:

@@ -24,23 +24,24 @@ from evalspec.reports.markup.views import draw_inner, draw_shown_parts
 from evalspec.reports.view.parts import TONES, name
 from evalspec.runs.store.files import DiskFull
 from evalspec.service import jobs, jobs_api, reports_api, runs_api
+from evalspec.service.baselines_api import list_promotions
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.database import read_clock, reading
 from evalspec.service.jobs import Job, JobStatus
-from evalspec.service.pages.run_lists import build_trends, describe_origin, list_run, render_timestamp
+from evalspec.service.pages.run_lists import TREND_RUNS, build_trends, describe_origin, list_run, render_timestamp
 from evalspec.service.pages.run_sources import RunLinks, read_content
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Operator, Visit, Visitor, see_other
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.run_index import NO_BRANCH, RunFilter, build_cursor_place
+from evalspec.verdict.stats.change_points import WINDOW
 from evalspec.verdict.wording import MARKS
 
 ROUTER = APIRouter(include_in_schema=False)
 
 _RUNS_SHOWN = 40
 _JOBS_SHOWN = 5
-_TREND_RUNS = 50
 _CHARTS_SHOWN = 16
 _REASONS_SHOWN = 60
 _RUN_KINDS = ("run",)
@@ -106,7 +107,7 @@ def list_runs(
     branches = access.runs.list_branches()
     trend_branch = _choose_branch(visit, chosen_branch, trend_dataset)
     wanted = RunFilter(manifest=manifest or None, branch=trend_branch)
-    points = access.runs.read_trend(trend_dataset, wanted, _TREND_RUNS) if trend_dataset and cursor is None else ()
+    points = access.runs.read_trend(trend_dataset, wanted, WINDOW) if trend_dataset and cursor is None else ()
     trends, more_trends = build_trends(points)
     open_jobs = jobs.list_jobs(access.engine, access.namespace, _RUN_KINDS, statuses=jobs.OPEN, limit=_JOBS_SHOWN)
     return render_page(
@@ -118,7 +119,7 @@ def list_runs(
         more_trends=more_trends,
         trend_dataset=trend_dataset,
         trend_branch=trend_branch,
-        trend_runs=len(points),
+        trend_runs=min(len(points), TREND_RUNS),
         branches=[name for name, _ in branches if name != NO_BRANCH],
         failed_jobs=[_show_job(job) for job in _list_failed(visit)] if cursor is None else [],
         branch=branch,
@@ -241,6 +242,7 @@ def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
         origin=describe_origin(entry),
         build_url=None if entry.origin.ci is None else entry.origin.ci.url,
         pushed_by=entry.origin.pushed_by,
+        promotions=list_promotions(visit.access.engine, visit.namespace, run_id=run_id),
         forms=[(reporter.name, reporter.suffixes[0]) for reporter in REPORTERS],
     )
 

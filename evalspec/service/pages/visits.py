@@ -86,12 +86,8 @@ def visit(request: Request, namespace: Annotated[str | None, Query(max_length=10
     caller = identify(request)
     projects = service_of(request).settings.projects
     own = tuple(name for name in projects if caller.reaches(name))
-    if not caller.may(Scope.READ):
-        raise ApiProblem(HTTPStatus.FORBIDDEN, "the pages need the scope read")
     if not own:
-        raise ApiProblem(
-            HTTPStatus.FORBIDDEN, "there is no namespace that you may see; ask an admin for a token of one"
-        )
+        raise ApiProblem(HTTPStatus.FORBIDDEN, "there is no namespace that you may see; ask an admin for a role in one")
     if namespace is None and len(own) > 1:
         given = [(key, value) for key, value in request.query_params.multi_items() if key != "namespace"]
         query = urlencode([*given, ("namespace", own[0])], errors="surrogatepass")
@@ -99,6 +95,9 @@ def visit(request: Request, namespace: Annotated[str | None, Query(max_length=10
     chosen = own[0] if namespace is None else namespace
     if chosen not in own:
         raise ApiProblem(HTTPStatus.FORBIDDEN, "you may not see this namespace, or there is none with this name")
+    caller = caller.within(chosen)
+    if not caller.may(Scope.READ):
+        raise ApiProblem(HTTPStatus.FORBIDDEN, "the pages need the scope read")
     request.state.namespace = chosen
     refuse_unknown_parameters(request)
     return Visit(Access(service_of(request), caller, projects[chosen]), own, request.url.path)
@@ -120,6 +119,7 @@ def needs(*scopes: Scope) -> Callable[..., Visit]:
 
 Operator = Annotated[Visit, Depends(needs(Scope.RUN))]
 Reviewer = Annotated[Visit, Depends(needs(Scope.REVIEW))]
+Administrator = Annotated[Visit, Depends(needs(Scope.ADMIN))]
 Uploader = Annotated[Visit, Depends(needs(*UPLOADING))]
 
 

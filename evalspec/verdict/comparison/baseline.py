@@ -34,7 +34,7 @@ FOLDER = Path("evals") / "baselines"
 
 _LEFT_OUT = (
     *("manifest", "agent", "responses", "replies", "ci", "embeddings", "retrievers", "retrievers_sha256", "no_judge"),
-    *("no_content", "judge_system_fingerprints", "rescored_from", "baseline_sha256", "references"),
+    *("no_content", "judge_system_fingerprints", "rescored_from", "baseline_sha256", "baseline", "references"),
 )
 """Fields of a fingerprint that do not decide comparability: paths, addresses except the judge's, and origins."""
 _OF_LIMIT = ("metric", "min", "max", "slice", "stat", "confidence")

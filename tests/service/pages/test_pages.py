@@ -26,7 +26,7 @@ from evalspec.service.settings import ServiceLimits
 from evalspec.service.tokens import Scope, create_token
 from reporters.sample_run import sample_run
 from servers.service import wait_for, write_project
-from service.pages.shops import change_shop, run_shop, write_shop
+from service.pages.shops import building, change_shop, run_shop, write_shop
 from service.pages.visitors import Visitor, text_of
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -72,12 +72,42 @@ only_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_the_list_has_runs_with_values_and_trends(client, shop):
     runs = [run_shop(shop, wrong, datasets=["answers"]) for wrong in (3, 4)]
     page = page_of(client, "/runs")
-    assert [link for link in links_of(page) if link.startswith("/runs/")] == [f"/runs/{run.id}" for run in runs[::-1]]
+    links = [f"/runs/{run.id}" for run in runs]
+    trends, _, listed = page.partition('id="all-runs"')
+    assert [link for link in links_of(listed) if link.startswith("/runs/")] == links[::-1]
+    figure = trends.partition('aria-label="Trend of rouge')[2].partition("</figure>")[0]
+    assert links_of(figure) == links
+    assert f"UTC: {runs[0].datasets[0].metrics['rouge'].value:.3f}</title>" in figure
+    assert len(re.findall(r'class="band" points="\S+ \S+ \S+ \S+"', figure)) == 1
     value = runs[1].datasets[0].metrics["exact_match"].value
     assert f'<b class="">{value:.3f}</b>' in page
     assert 'aria-label="Trend of rouge over 2 runs, from' in page
     assert "No run matches" in page_of(client, "/runs?verdict=FAIL")
     assert "evalspec evaluate" not in page_of(client, "/runs?verdict=FAIL")
+
+
+@only_sqlite
+def test_a_change_of_level_is_marked_with_its_commit_on_the_page_and_in_rest(client, projects, add_run):
+    """A changed dataset begins another line, so what moved there is no change."""
+
+    def evaluate(answer):
+        with building("main"):
+            return add_run(answer)
+
+    [evaluate("Rome") for _ in range(3)]
+    questions = projects["shop"] / "qa.jsonl"
+    questions.write_text(questions.read_text().replace("question 0", "question zero"))
+    runs = [evaluate("Paris") for _ in range(12)] + [evaluate("Rome") for _ in range(9)]
+    trend = client.get("/v1/trends?dataset=qa&metric=exact_match").json()
+    (change,) = trend["changes"]
+    commit = "2f0c1c5e9a7b4d00"
+    assert (change["runId"], change["commit"], change["before"], change["after"]) == (runs[12].id, commit, 1.0, 0.0)
+    assert {point["commit"] for point in trend["points"]} == {commit}
+    figure = page_of(client, "/runs").partition('aria-label="Trend of exact_match')[2].partition("</figure>")[0]
+    (listed,) = re.findall(r"<li>level changed at (.*?)</li>", figure)
+    assert f'href="/runs/{runs[12].id}"' in listed and "1.000 → 0.000, commit <bdi>2f0c1c5</bdi>" in listed
+    (line,) = re.findall(r'class="change" x1="(.*?)"', figure)
+    assert f'<a href="/runs/{runs[12].id}" tabindex="-1">' in figure.partition(f'x1="{line}"')[2].partition("</a>")[0]
 
 
 @only_sqlite

@@ -1,0 +1,198 @@
+"""The gate's baseline, if a server has it: fetched before a run, or a copy of it if the server does not answer."""
+
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from msgspec import DecodeError, Struct
+from msgspec.json import decode, encode
+from msgspec.structs import replace
+
+from evalspec.base.errors import InvalidInput, Problem, ServiceError, Unmeasurable
+from evalspec.base.foreign_text import inert
+from evalspec.base.output_files import replace_file
+from evalspec.base.plural import counted
+from evalspec.base.trust import Act, current_trust, explain
+from evalspec.inputs.manifest.gate_schema import ServerBaseline
+from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.model.base import built
+from evalspec.model.typed_json import parse_document, read_bytes
+from evalspec.model.verdicts import BaselineOrigin, count_days
+from evalspec.runs.store.files import PRIVATE_FILE, store_errors
+from evalspec.runs.store.run_store import BASELINES, RunStore, keep_baseline
+from evalspec.runs.store.stored_run import StoredRun
+
+if TYPE_CHECKING:
+    from evalspec.api.server import PushServer, Say
+
+_DEFAULT_DAYS = 14
+_LARGEST_BYTES = 64 * 1024**2
+_RETRIES = 2
+_PROMOTE_SECONDS = 900.0
+_ORIGIN = "origin"
+_IN_USE_SECONDS = 86_400.0
+"""How long another run may use a copy that has a newer one."""
+_REFUSED = (400, 401, 403)
+_UNKNOWN = 404
+
+Found = tuple[Path | None, BaselineOrigin]
+
+
+class ServedBaseline(Struct, frozen=True):
+    """A baseline as a server sends it. `document`: the text of its file."""
+
+    run_id: str
+    promoted_by: str
+    promoted_at: str
+    sha256: str
+    document: str = ""
+
+
+def fetch_baseline(
+    loaded: LoadedManifest,
+    store: RunStore,
+    to: str | None = None,
+    *,
+    allow_http: bool = False,
+    resumed: StoredRun | None = None,
+) -> LoadedManifest:
+    """Return the manifest with the file of its baseline, if a server has that. Only this server is asked.
+
+    `to`: the server's address, by default that of EVALSPEC_TO. `resumed`: the run to resume, which keeps its baseline.
+
+    Raises:
+        InvalidInput: The address or the token is not usable, or the baseline was edited.
+        Unmeasurable: The server answers something else.
+        StoreError: The copy cannot be written.
+    """
+    wanted = loaded.manifest.spec.evaluation.ci_gate.server_baseline
+    if wanted is None or loaded.fetched is not None:
+        return loaded
+    if resumed is None:
+        found: Found | None = _find(loaded, wanted, store, to or os.environ.get("EVALSPEC_TO"), allow_http=allow_http)
+    else:
+        known, path = resumed.fingerprint.baseline, resumed.baseline
+        found = None if known is None else (path if path.exists() else None, known)
+    return replace(loaded, fetched=found)
+
+
+def promote_on_server(
+    run_id: str, name: str, asked: dict[str, Any], server: "PushServer", say: "Say"
+) -> ServedBaseline:
+    """Promote a run that the server has. `asked`: `add` and `reason`, as options of `evalspec runs promote`.
+
+    Raises:
+        Unmeasurable: The server refused that, or could not be reached.
+    """
+    body = encode({"run_id": run_id, **asked})
+    try:
+        return _ask(server, "POST", f"/v1/baselines/{quote(name, safe='')}", body, say=say, seconds=_PROMOTE_SECONDS)
+    except ServiceError as error:
+        raise Unmeasurable(f"run {run_id} was not promoted: {error}") from error
+
+
+def _ask(server: "PushServer", method: str, place: str, body: bytes = b"", **settings: Any) -> ServedBaseline:
+    from evalspec.api.loops import run_coroutine
+    from evalspec.api.server import open_server
+
+    async def ask() -> ServedBaseline:
+        async with open_server(server, settings.pop("say", lambda _: None)) as calls:
+            return await calls.request(method, place, ServedBaseline, body, most=_LARGEST_BYTES, **settings)
+
+    return run_coroutine(ask)
+
+
+def _find(
+    loaded: LoadedManifest, wanted: ServerBaseline, store: RunStore, to: str | None, *, allow_http: bool
+) -> Found:
+    from evalspec.api.server import TOKEN_VARIABLE, choose_server
+
+    policy = loaded.manifest.spec.evaluation.ci_gate
+    origin, now = BaselineOrigin(policy.baseline or ""), datetime.now(UTC).isoformat(timespec="seconds")
+    if current_trust().is_limited or not os.environ.get(TOKEN_VARIABLE, "").strip():
+        why = "an untrusted project gets no token" if current_trust().is_limited else f"{TOKEN_VARIABLE} is not set"
+        return _read_git(loaded, wanted, origin, why)
+    server = choose_server(to, os.environ, allow_http=allow_http)
+    origin = replace(origin, server=server.url)
+    branch = {} if wanted.branch is None else {"branch": wanted.branch, "green": str(wanted.is_green).lower()}
+    place = f"/v1/baselines/{quote(wanted.name, safe='')}" + (f"?{urlencode(branch)}" if branch else "")
+    try:
+        served = _ask(server, "GET", place, retries=_RETRIES)
+    except ServiceError as error:
+        if error.status in _REFUSED:
+            raise InvalidInput(Problem(str(error), "replace the token", field=TOKEN_VARIABLE)) from error
+        if error.status == _UNKNOWN:
+            return None, replace(origin, problem=inert(str(error)))
+        if not error.retryable:
+            raise Unmeasurable(f"baseline {origin.name} of {server.url}: {error}") from error
+        return _read_copy(store, origin, str(error), policy.baseline_max_age or _DEFAULT_DAYS, now)
+    return _keep(store, replace(origin, fetched_at=now), served)
+
+
+def _read_git(loaded: LoadedManifest, wanted: ServerBaseline, origin: BaselineOrigin, why: str) -> Found:
+    """Return the copy that git has of a baseline, or of the anchor of a branch's newest run."""
+    from evalspec.verdict.comparison.baseline import baseline_path
+
+    path = baseline_path(loaded.path.parent, wanted.name)
+    if explain(Act.READ_FILE, str(path)) is not None or not path.is_file():
+        fix = f"there is no copy of baseline {origin.name} in git at {path}: commit one, or set EVALSPEC_TOKEN"
+        return None, replace(origin, problem=f"{why}, and {fix}")
+    return path, _describe(read_bytes(path), str(path), replace(origin, copy_of=f"{why}, so {path} of git is used"))
+
+
+def _describe(content: bytes, shown_as: str, origin: BaselineOrigin) -> BaselineOrigin:
+    """Return the origin with the run and the digest of a document.
+
+    Raises:
+        InvalidInput: It is not a baseline, or was edited.
+    """
+    from evalspec.verdict.comparison.baseline import build_baseline
+
+    document = parse_document(content, shown_as)
+    return replace(origin, run=build_baseline(document, shown_as).run.id, sha256=document["sha256"])
+
+
+def _keep(store: RunStore, origin: BaselineOrigin, served: ServedBaseline) -> Found:
+    """Keep a copy of what the server sent, which is used if the server does not answer the next time."""
+    shown = f"{origin.server}: baseline {origin.name}"
+    try:
+        content = served.document.encode()
+        found = _describe(content, shown, origin)
+    except (UnicodeError, RecursionError) as error:
+        raise Unmeasurable(f"{shown}: the server sent something else; check EVALSPEC_TO") from error
+    by, at = inert(served.promoted_by), inert(served.promoted_at)
+    found = replace(found, run=inert(found.run or ""), promoted_by=by, promoted_at=at)
+    path = keep_baseline(store.root, _name_folder(origin), found.sha256 or "", content)
+    with store_errors(path):
+        replace_file(path.with_name(_ORIGIN), [encode(found)], mode=PRIVATE_FILE)
+        for other in set(path.parent.glob("*.json")) - {path}:
+            if time.time() - other.stat().st_mtime > _IN_USE_SECONDS:
+                other.unlink(missing_ok=True)
+    return path, found
+
+
+def _name_folder(origin: BaselineOrigin) -> str:
+    return quote(origin.name, safe="")
+
+
+def _read_copy(store: RunStore, origin: BaselineOrigin, error: str, most_days: int, now: str) -> Found:
+    """Return the copy that an earlier run kept, unless it is too old."""
+    folder = store.root / BASELINES / _name_folder(origin)
+    why = f"{origin.server} did not answer ({inert(error)})"
+    try:
+        kept = decode((folder / _ORIGIN).read_bytes(), type=built(BaselineOrigin))
+    except (OSError, DecodeError):
+        kept = None
+    path = folder / f"{kept and kept.sha256}.json"
+    if kept is None or kept.server != origin.server or not path.is_file():
+        return None, replace(origin, problem=f"{why}, and there is no copy of baseline {origin.name}")
+    kept = _describe(read_bytes(path), str(path), replace(kept, copy_of=f"{why}, so a copy is used"))
+    days = count_days(kept.fetched_at, now)
+    if days is None or not 0 <= days <= most_days:
+        age = "of an unknown time" if days is None or days < 0 else f"{counted(days, 'day')} old"
+        limit = f"ciGate.baselineMaxAge is {counted(most_days, 'day')}"
+        return None, replace(kept, problem=f"the copy of baseline {origin.name} is {age}, and {limit}")
+    return path, kept

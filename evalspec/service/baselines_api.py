@@ -1,0 +1,209 @@
+"""Routes of baselines: promote a run under a name, list who promoted what, and send the document that gates use."""
+
+import threading
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import Engine, select
+from sqlalchemy.exc import IntegrityError
+
+from evalspec.base.errors import InvalidInput
+from evalspec.model import VerdictStatus
+from evalspec.model.listed_runs import RunEntry, RunStatus
+from evalspec.model.typed_json import parse_document, read_bytes
+from evalspec.runs.store.run_store import BASELINES as FOLDER
+from evalspec.runs.store.run_store import keep_baseline
+from evalspec.runs.store.stored_run import open_run
+from evalspec.service.access import Access, Reading, Reviewing, permits
+from evalspec.service.cursors import Limit
+from evalspec.service.database import read_clock, reading, writing
+from evalspec.service.examples import MOMENT, RUN_ID
+from evalspec.service.json_bodies import JsonRoute
+from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.run_index import RunFilter
+from evalspec.service.tables import BASELINES
+from evalspec.service.timestamps import render_time
+from evalspec.service.tokens import Scope
+from evalspec.verdict.comparison.baseline import Baseline, build_baseline, render_baseline
+
+ROUTER = APIRouter(prefix="/v1/baselines", tags=["baselines"], route_class=JsonRoute)
+
+_CANDIDATES = 100
+"""How many of the newest runs of a branch are considered."""
+_WHOLE = (VerdictStatus.PASS, VerdictStatus.FAIL, VerdictStatus.NOT_GATED)
+_ONE = threading.Lock()
+"""One baseline is computed at a time, because that of a large run needs much memory."""
+_PROMOTED: dict[str, Any] = {
+    "name": "main",
+    "run_id": RUN_ID,
+    "promoted_by": "ana@example.com",
+    "promoted_at": MOMENT,
+    "reason": None,
+}
+
+Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9][\w.-]{0,99}$")]
+Gating = Annotated[Access, Depends(permits(Scope.READ, Scope.PUSH))]
+"""The token of a CI job, which pushes, gates too: a baseline has no texts of samples."""
+
+
+class PromotionRequest(BaseModel):
+    """The run to promote."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"run_id": RUN_ID}]})
+    run_id: str = Field(max_length=100)
+    add: bool = Field(False, description="Add its attempts to the baseline, which must measure the same.")
+    reason: str | None = Field(None, max_length=1000, description="Why its losses are accepted: it is the anchor too.")
+
+
+class Promotion(BaseModel):
+    """Who promoted a run when. `reason`: why its losses were accepted."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_PROMOTED]})
+    name: str
+    run_id: str
+    promoted_by: str
+    promoted_at: str
+    reason: str | None
+
+
+class PromotionList(BaseModel):
+    """Promotions, newest first."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"promotions": [_PROMOTED]}]})
+    promotions: list[Promotion]
+
+
+class BaselineAnswer(Promotion):
+    """A baseline. `run_id`: of the promoted run, or of the newest one of the branch, whose anchor was promoted."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_PROMOTED | {"sha256": "0" * 64, "document": "{}"}]})
+    sha256: str
+    document: str = Field(description="The baseline's file, as `evalspec runs promote` writes it.")
+
+
+def list_promotions(engine: Engine, namespace: str, limit: int = 50, **wanted: str | None) -> list[Promotion]:
+    """Return who promoted what, newest first. `wanted`: `name` or `run_id`; None: any."""
+    return [_describe(row) for row in _read_rows(engine, namespace, limit, **wanted)]
+
+
+def _read_rows(engine: Engine, namespace: str, limit: int, **wanted: str | None) -> list[Any]:
+    equal = [BASELINES.c[name] == value for name, value in wanted.items() if value is not None]
+    found = select(BASELINES).where(BASELINES.c.namespace == namespace, *equal)
+    with reading(engine) as connection:
+        return list(connection.execute(found.order_by(BASELINES.c.at.desc(), BASELINES.c.number.desc()).limit(limit)))
+
+
+def _describe(row: Any) -> Promotion:
+    return Promotion(
+        name=row.name,
+        run_id=row.run_id,
+        promoted_by=row.user,
+        promoted_at=render_time(row.at),
+        reason=row.reason,
+    )
+
+
+@ROUTER.get("", summary="List promotions")
+def get_promotions(
+    access: Reading, name: Annotated[str | None, Query(max_length=100)] = None, limit: Limit = 50
+) -> PromotionList:
+    """Return who promoted which run to which baseline, newest first. Of each name, the newest counts."""
+    return PromotionList(promotions=list_promotions(access.engine, access.namespace, limit, name=name))
+
+
+@ROUTER.get("/{name}", summary="Show a baseline")
+def get_baseline(
+    name: Name,
+    access: Gating,
+    branch: Annotated[
+        str | None,
+        Query(max_length=1000, description="Its newest run instead, with the promoted one as anchor."),
+    ] = None,
+    green: Annotated[bool, Query(description="The newest run of the branch that passed.")] = False,
+) -> BaselineAnswer:
+    """Return the baseline that `ciGate: {baseline: server:NAME}` uses, as a file without texts of samples."""
+    row, promoted = _read_promoted(access, name)
+    if row is None or promoted is None:
+        raise not_found(
+            f"there is no baseline '{name}'", f"promote a pushed run: evalspec runs promote RUN --as server:{name}"
+        )
+    datasets = {one.name for one in promoted.run.datasets}
+    newest = None if branch is None else _find_newest(access, branch, datasets, is_green=green)
+    return _answer(row, promoted if newest is None else _compute(access, newest.id, promoted))
+
+
+@ROUTER.post("/{name}", status_code=HTTPStatus.CREATED, summary="Promote a run")
+def promote_run(name: Name, asked: PromotionRequest, access: Reviewing) -> BaselineAnswer:
+    """Promote a finished run of the namespace. The first run of a baseline stays its anchor, unless there is a reason.
+
+    A run with a part of the samples is refused.
+    """
+    entry = access.runs.find(asked.run_id)
+    if entry.status is not RunStatus.FINISHED or entry.partial or entry.verdict == VerdictStatus.SHARD:
+        detail = f"run {entry.id} is not finished or has a part of the samples; promote a finished run of everything"
+        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+    row, over = _read_promoted(access, name)
+    if asked.add and (over is None or asked.reason is not None):
+        raise InvalidInput("add needs a baseline to add to, and takes no reason", "promote the run without add")
+    baseline = _compute(access, entry.id, over, asked.reason, add=asked.add)
+    text = render_baseline(baseline)
+    path = keep_baseline(access.project.root, name, _digest(text), text.encode())
+    values = {
+        "namespace": access.namespace,
+        "name": name,
+        "number": 1 if row is None else row.number + 1,
+        "user": access.caller.user,
+        "run_id": entry.id,
+        "file": path.name,
+        "reason": asked.reason,
+    }
+    try:
+        with writing(access.engine) as connection:
+            connection.execute(BASELINES.insert().values(values | {"at": read_clock(connection)}))
+    except IntegrityError:
+        detail = f"somebody else promoted a run to baseline {name} meanwhile; look at it, and try again"
+        raise ApiProblem(HTTPStatus.CONFLICT, detail) from None
+    return _answer(_read_promoted(access, name)[0], baseline)
+
+
+def _read_promoted(access: Access, name: str) -> tuple[Any, Baseline | None]:
+    """Return the newest promotion of a name, and its baseline: None without one, or if all its samples were erased."""
+    row = next(iter(_read_rows(access.engine, access.namespace, 1, name=name)), None)
+    path = access.project.root / FOLDER / name / (row.file if row else "")
+    if row is None or not path.is_file():
+        return row, None
+    return row, build_baseline(parse_document(read_bytes(path), path.name), path.name)
+
+
+def _find_newest(access: Access, branch: str, datasets: set[str], *, is_green: bool) -> RunEntry | None:
+    """Return the newest whole run of a branch with some datasets."""
+    wanted = RunFilter(VerdictStatus.PASS if is_green else None, RunStatus.FINISHED, branch=branch)
+    fitting = (
+        entry
+        for entry in access.runs.list(wanted, _CANDIDATES)
+        if not entry.partial and entry.verdict in _WHOLE and datasets <= {one.name for one in entry.datasets}
+    )
+    return next(fitting, None)
+
+
+def _compute(
+    access: Access, run_id: str, over: Baseline | None, reason: str | None = None, *, add: bool = False
+) -> Baseline:
+    from evalspec.api.baseline_files import promote_stored
+
+    stored = open_run(access.runs.find_folder(run_id))
+    with _ONE:
+        baseline, _ = promote_stored(access.project.store, stored, over, reason, add=add)
+    return baseline
+
+
+def _digest(text: str) -> str:
+    return str(parse_document(text, "the baseline")["sha256"])
+
+
+def _answer(row: Any, baseline: Baseline) -> BaselineAnswer:
+    text = render_baseline(baseline)
+    shown = _describe(row).model_dump() | {"run_id": baseline.run.id}
+    return BaselineAnswer(**shown, sha256=_digest(text), document=text)

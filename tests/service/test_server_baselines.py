@@ -1,0 +1,358 @@
+"""Baselines of a server: who promotes, and what gates use if it answers, is gone or sends something else."""
+
+import json
+import os
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+import yaml
+
+import evalspec
+from conftest import Project
+from evalspec.base.errors import InvalidInput, Unmeasurable
+from evalspec.runs.store.pushed_runs import PUSHED_NAMES
+from servers.service import wait_for, write_project
+
+GATE = {"baseline": "server:main", "alpha": None, "newFailures": None}
+LAST_GREEN = {**GATE, "baseline": "server:last-green/main", "anchor": "main"}
+
+
+@pytest.fixture
+def database(tmp_path):
+    """One kind is enough: the documents are files, and test_migrations has the table."""
+    return f"sqlite:///{tmp_path / 'service.db'}"
+
+
+@pytest.fixture
+def served(serve, monkeypatch):
+    """A server that the environment names, with a token that promotes, pushes and reads."""
+    served = serve()
+    monkeypatch.setenv("EVALSPEC_TO", served.url)
+    monkeypatch.setenv("EVALSPEC_TOKEN", served.token("push", "review"))
+    monkeypatch.setenv("BUILDKITE", "true")
+    monkeypatch.setenv("BUILDKITE_BRANCH", "main")
+    return served
+
+
+@pytest.fixture
+def ci(tmp_path):
+    """A project on another machine."""
+    return write_project(tmp_path / "ci", ciGate=GATE)
+
+
+@pytest.fixture
+def command(ci, capsys, monkeypatch):
+    """The command line in that project."""
+
+    def run(*arguments):
+        with monkeypatch.context() as there:
+            there.chdir(ci)
+            return Project(ci, capsys)(*map(str, arguments))
+
+    return run
+
+
+def gate(folder, right=6, gated=None, **options):
+    """A run in which the agent is right about so many questions."""
+    if gated is not None:
+        write_project(folder, ciGate=gated)
+    known = {f"question {n}" for n in range(right)}
+    answer = lambda question: "Paris" if question in known else "Rome"  # noqa: E731
+    return evalspec.evaluate(folder / "agent.yaml", agent=answer, store=folder / ".evalspec", **options)
+
+
+def push_and_promote(command, run, *more):
+    assert command("runs", "push", run.id).code == 0
+    done = command("runs", "promote", run.id, "--as", "server:main", *more)
+    assert done.code == 0, done.err
+    return done
+
+
+def age(folder, days):
+    """Let the copy be so many days old."""
+    (path,) = (folder / ".evalspec" / "baselines").glob("*/origin")
+    origin = json.loads(path.read_bytes())
+    origin["fetchedAt"] = (datetime.now(UTC) - timedelta(days=days, hours=1)).isoformat()
+    path.write_text(json.dumps(origin))
+    return origin
+
+
+def the_note(run):
+    (note,) = [note for note in run.notes if note.startswith("baseline server:")]
+    return note
+
+
+def test_a_team_promotes_on_the_server_and_every_gate_uses_that(served, ci, command):
+    first = gate(ci)
+    assert (first.verdict, first.exit_code) == ("INCOMPLETE", 3)
+    assert "there is no baseline 'main'" in first.reasons[0]
+    assert "evalspec runs promote RUN --as server:main" in first.reasons[0]
+    done = push_and_promote(command, first)
+    assert f"promoted run {first.id} to server:main, as ana@example.com" in done.err
+
+    same, worse = gate(ci), gate(ci, right=3)
+    assert (same.verdict, worse.verdict) == ("PASS", "FAIL")
+    assert f"baseline server:main: run {first.id}, promoted by ana@example.com on " in the_note(same)
+    planned = command("plan", "agent.yaml")
+    assert the_note(same).split(" on ")[0] in " ".join(planned.out.split())
+    assert command("rescore", same.id, "agent.yaml").code == 0
+
+    push_and_promote(command, worse)
+    again = gate(ci, right=3)
+    (outcome,) = {one.reason for one in again.regressions if one.status == "FAIL"} or {None}
+    assert again.verdict == "FAIL" and outcome is not None, "the first run stays the anchor"
+    push_and_promote(command, worse, "--anchor", "the new corpus is harder")
+    assert gate(ci, right=3).verdict == "PASS"
+
+    with served.client("read") as client:
+        history = client.get("/v1/baselines").json()["promotions"]
+        assert [(one["run_id"], one["reason"]) for one in history] == [
+            (worse.id, "the new corpus is harder"), (worse.id, None), (first.id, None),
+        ]  # fmt: skip
+        assert {one["promoted_by"] for one in history} == {"ana@example.com"}
+        assert client.post("/v1/baselines/main", json={"run_id": first.id}).status_code == 403
+        page = client.get(f"/runs/{worse.id}", headers={"Accept": "text/html"}).text
+        assert "baseline <bdi>main</bdi>, promoted by <bdi>ana@example.com</bdi>" in page
+
+
+def test_parts_and_other_namespaces_are_no_baselines(served, ci, command):
+    run = gate(ci)
+    push_and_promote(command, run)
+    part = gate(ci, sample_size=3)
+    assert command("runs", "push", part.id).code == 0
+    refused = command("runs", "promote", part.id, "--as", "server:main")
+    assert refused.code == 3 and "has a part of the samples" in refused.err
+    assert command("runs", "promote", run.id.replace("2", "1", 1), "--as", "server:main").code == 3
+    with served.client("admin", namespaces=["docs"]) as other:
+        assert other.get("/v1/baselines/main").status_code == 404
+        assert other.post("/v1/baselines/main", json={"run_id": run.id}).status_code == 404
+
+
+def test_the_last_green_run_of_a_branch_has_an_anchor(served, ci, command, monkeypatch):
+    write_project(ci, ciGate={**LAST_GREEN, "anchor": None})
+    refused = command("validate", "agent.yaml")
+    assert refused.code == 2
+    assert (
+        "needs an anchor, because each run may lose a little within noise. add one, as in anchor: main" in refused.out
+    )
+    anchor = gate(ci, gated=GATE)
+    push_and_promote(command, anchor)
+    loose = {**LAST_GREEN, "maxDrop": 0.2}
+    green = gate(ci, right=5, gated=loose)
+    for run in (green, gate(ci, right=2), gate(ci, sample_size=3)):
+        assert command("runs", "push", run.id).code == 0
+    with served.client("read") as client:
+        wait_for(lambda: green.id in client.get("/v1/runs").text)  # the list is looked at once a second
+    monkeypatch.setenv("BUILDKITE_BRANCH", "feature/ü?")
+    assert command("runs", "push", gate(ci).id).code == 0
+
+    found = gate(ci, right=4)
+    assert f"baseline server:last-green/main: run {green.id}, " in the_note(found)
+    assert found.verdict == "FAIL", "0.17 less than the last green run, and 0.33 less than the anchor"
+    assert gate(ci, right=5).verdict == "PASS"
+    of_branch = gate(ci, gated={**GATE, "baseline": "server:branch/feature/ü?", "anchor": "main"})
+    assert of_branch.verdict == "PASS"
+    first = gate(ci, right=5, gated={**LAST_GREEN, "baseline": "server:last-green/none"})
+    assert first.verdict == "FAIL" and f"run {anchor.id}, " in the_note(first), "without one, the anchor alone decides"
+
+
+def test_a_server_that_is_gone_leaves_a_copy_for_some_days(served, ci, command):
+    run = gate(ci)
+    push_and_promote(command, run)
+    digest = gate(ci).fingerprint.baseline.sha256
+    served.stop()
+    offline = gate(ci)
+    assert offline.verdict == "PASS"
+    assert all(said in the_note(offline) for said in ("did not answer", "so a copy is used", "0 days ago", digest[:12]))
+    age(ci, 13)
+    assert "fetched on " in the_note(gate(ci)) and "13 days ago" in the_note(gate(ci))
+    age(ci, 15)
+    old = gate(ci)
+    assert (old.verdict, old.exit_code) == ("INCOMPLETE", 3)
+    assert old.reasons[0].endswith("is 15 days old, and ciGate.baselineMaxAge is 14 days")
+    assert gate(ci, gated={**GATE, "baselineMaxAge": 15}).verdict == "PASS"
+    (path,) = (ci / ".evalspec" / "baselines").glob("*/*.json")
+    path.write_text(path.read_text().replace('"exact_match": 1.0', '"exact_match": 0.0'))
+    with pytest.raises(InvalidInput, match="this baseline was edited"):
+        gate(ci)
+    path.unlink()
+    assert "there is no copy of baseline server:main" in gate(ci).reasons[0]
+
+
+def test_a_fork_without_a_token_uses_the_copy_in_git(served, ci, command, monkeypatch):
+    run = gate(ci)
+    push_and_promote(command, run)
+    with served.client("push") as client:
+        document = client.get("/v1/baselines/main").json()["document"]
+    monkeypatch.delenv("EVALSPEC_TOKEN")
+    assert gate(ci).verdict == "INCOMPLETE"
+    assert "EVALSPEC_TOKEN is not set, and there is no copy of baseline server:main in git" in gate(ci).reasons[0]
+    (ci / "evals" / "baselines").mkdir(parents=True)
+    (ci / "evals" / "baselines" / "main.json").write_text(document)
+    fork = gate(ci)
+    assert fork.verdict == "PASS"
+    assert "evals/baselines/main.json of git is used; run " + run.id in the_note(fork)
+    assert command("runs", "promote", run.id, "--as", "main").code == 0, "it is a baseline as any other"
+
+
+@pytest.mark.parametrize(
+    ("token", "line"),
+    [("evs_ab_unknown", "unknown, expired or revoked"), ("read", None), ("review", None)],
+)
+def test_a_token_that_does_not_fit_is_one_line_before_the_first_request(served, ci, monkeypatch, token, line):
+    known = {"read": ("docs", "shop"), "review": ("shop",)}
+    monkeypatch.setenv("EVALSPEC_TOKEN", served.token("read", namespaces=known[token]) if token in known else token)
+    if token == "review":
+        assert gate(ci).verdict == "INCOMPLETE"
+        return
+    expected = "EVALSPEC_TOKEN: " if line else "several namespaces"
+    with pytest.raises((InvalidInput, Unmeasurable), match=line or expected) as refused:
+        gate(ci)
+    assert len(str(refused.value).splitlines()) == 1
+    assert os.environ["EVALSPEC_TOKEN"] not in str(refused.value)
+
+
+@contextmanager
+def answering(status, body, **headers):
+    """A server with one answer, and the requests that it got."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            for part in body if isinstance(body, list) else [body]:
+                try:
+                    self.wfile.write(part)
+                except OSError:
+                    return
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def answer(**fields):
+    sound = {"run_id": "r", "promoted_by": "a", "promoted_at": "2026-11-21", "sha256": "0" * 64, "document": "{}"}
+    return json.dumps(sound | fields).encode()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"<html>", b"[]", b'{"document": 1}', answer(), answer(document='{"kind": "evalspec baseline"'),
+     answer(document="\ud800"), answer(document="[" * 100_000), b"[" * 100_000, [b"1" * 2**20] * 80],
+    ids=["html", "list", "types", "empty", "cut", "surrogate", "nested", "nested answer", "too large"],
+)  # fmt: skip
+def test_an_answer_that_is_no_baseline_is_not_used(ci, monkeypatch, body):
+    monkeypatch.setenv("EVALSPEC_TOKEN", "evs_ab_secret")
+    with answering(200, body) as (url, _):
+        monkeypatch.setenv("EVALSPEC_TO", url)
+        with pytest.raises((InvalidInput, Unmeasurable)) as refused:
+            gate(ci)
+    assert "evs_ab_secret" not in str(refused.value) and url in str(refused.value)
+    assert not (ci / ".evalspec" / "runs").exists()
+
+
+def test_no_redirect_gets_the_token_and_no_edited_document_is_used(served, ci, command, monkeypatch):
+    push_and_promote(command, gate(ci, right=3))
+    with served.client("push") as client:
+        sent = client.get("/v1/baselines/main").json()
+    monkeypatch.setenv("EVALSPEC_TOKEN", "evs_ab_secret")
+    edited = sent | {"document": sent["document"].replace('"exact_match": 1.0', '"exact_match": 0.0', 1)}
+    with answering(200, answer(**edited)) as (url, _):
+        monkeypatch.setenv("EVALSPEC_TO", url)
+        with pytest.raises(InvalidInput, match="this baseline was edited"):
+            gate(ci)
+    with answering(200, b"{}") as (elsewhere, asked), answering(307, b"", Location=elsewhere) as (url, _):
+        monkeypatch.setenv("EVALSPEC_TO", url)
+        with pytest.raises(Unmeasurable, match="answered 307"):
+            gate(ci)
+        assert asked == []
+    write_project(ci, ciGate={**GATE, "baseline": "server:../main"})
+    assert "write server:NAME" in command("validate", "agent.yaml").out
+
+
+def test_a_run_of_other_data_is_not_compared(served, ci, command):
+    write_project(ci, ciGate=GATE)
+    spec = yaml.safe_load((ci / "agent.yaml").read_text())
+    spec["spec"]["evaluation"]["datasets"][0]["name"] = "other"
+    (ci / "agent.yaml").write_text(yaml.safe_dump(spec))
+    push_and_promote(command, gate(ci))
+    assert gate(ci, gated=GATE).verdict == "INCOMPLETE"
+
+
+def contents(folder):
+    return {path.name: sha256(path.read_bytes()).hexdigest() for path in folder.iterdir() if path.name in PUSHED_NAMES}
+
+
+def test_everything_is_pulled_as_it_was_pushed(served, ci, command, tmp_path, capsys, monkeypatch):
+    runs = [gate(ci, right=right) for right in (6, 5, 4)]
+    for run in runs:
+        assert command("runs", "push", run.id).code == 0
+    there = tmp_path / "there"
+    there.mkdir()
+    monkeypatch.chdir(there)
+    pull = Project(there, capsys)
+    assert pull("runs", "pull", runs[1].id).out == f"{runs[1].id}  pulled\n"
+    staged = there / ".evalspec" / "pulls"
+    done = pull("runs", "pull", "--all", "--json")
+    assert [one["isNew"] for one in json.loads(done.out)["pulled"]] == [True, False, True]
+    for run in runs:
+        assert contents(there / ".evalspec" / "runs" / run.id) == contents(ci / ".evalspec" / "runs" / run.id)
+    assert [path for path in staged.rglob("*") if path.is_file()] == []
+    assert pull("runs", "verify", "--all").code == 0
+    assert "it was pushed, so it is read-only" in pull("runs", "promote", runs[0].id, "--as", "main").err
+    assert pull("runs", "push", runs[0].id).code == 0, "and back again"
+
+    changed = there / ".evalspec" / "runs" / runs[2].id / "pushed.json"
+    changed.write_text(changed.read_text().replace('"content": "', '"content": "0'))
+    refused = pull("runs", "pull", "--all")
+    assert refused.code == 3 and "it is stored here with different content" in refused.err
+    assert pull("runs", "pull", "../x").code == 3
+    assert pull("runs", "pull").code == 2
+    monkeypatch.setenv("EVALSPEC_TOKEN", served.token("push"))
+    assert "this needs the scope read" in pull("runs", "pull", "--all").err
+
+
+def test_what_arrived_before_an_interruption_is_not_sent_again(served, ci, command, tmp_path, capsys, monkeypatch):
+    run = gate(ci)
+    assert command("runs", "push", run.id).code == 0
+    own = ci / ".evalspec" / "runs" / run.id
+    there = tmp_path / "there"
+    there.mkdir()
+    monkeypatch.chdir(there)
+    pull = Project(there, capsys)
+    with served.client("read") as client:
+        state = client.get(f"/v1/runs/{run.id}/files").json()
+        assert client.get(f"/v1/runs/{run.id}/files/agent.log").status_code == 404
+        part = client.get(f"/v1/runs/{run.id}/files/report.json", params={"offset": 10}).content
+        assert part == (own / "report.json").read_bytes()[10:]
+    assert {one["name"]: one["sha256"] for one in state["files"]} == contents(own)
+    assert pull("runs", "pull", run.id).code == 0
+    pulled = there / ".evalspec" / "runs" / run.id
+    content = json.loads((pulled / "pushed.json").read_text())["content"]
+    half = there / ".evalspec" / "pulls" / content / run.id
+    half.mkdir(parents=True)
+    (half / "report.json").write_bytes((own / "report.json").read_bytes()[:100])
+    (half / "run.json").write_bytes(b"wrong")
+    assert pull("runs", "rm", run.id).code == 0
+    refused = pull("runs", "pull", run.id)
+    assert refused.code == 3 and "run.json: the checksum does not match; pull it again" in refused.err
+    assert pull("runs", "pull", run.id).code == 0
+    assert contents(pulled) == contents(own)
