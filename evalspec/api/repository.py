@@ -35,9 +35,7 @@ _SIGNS = {GITHUB: (".github",), GITLAB: (GITLAB_MAIN, ".gitlab")}
 _SSH = re.compile(r"(?:ssh://)?git@([\w.-]+)[:/]([^:]+)$")
 _CHANGE_FOLDER = re.compile(r"""\s*cd\s+["']?(?P<folder>[^"'\n]+?)["']?\s*""")
 _COMMENT = re.compile(r"(^|\s)#.*")
-_EVALUATE = re.compile(
-    r"(?!\s*(?:echo|printf|grep|if|while|until|!)\s)[^|]*?(?<![\"'])\bevalspec evaluate(?P<rest>(?!\S).*)"
-)
+_EVALUATE = re.compile(r"(?!\s*(?:echo|printf|grep|if|while|!)\s)[^|]*?(?<![\"'])\bevalspec evaluate((?!\S).*)")
 _MANIFEST = re.compile(r"""\s["']?([^\s"']+\.ya?ml)\b""")
 _OPERATOR = re.compile(r"\|\|?|(?<![>&])&(?![>&\d])")
 _HELD = re.compile(
@@ -156,7 +154,7 @@ def _check_workflow(repository: Repository, path: Path, wanted: str, variables: 
     )
     fault = next(chain(is_weak, faults, _list_uncommitted(repository, parts, wanted)), None)
     limits = _get(_read_yaml(path), "on", "pull_request")
-    only = "; ".join(f"`{key}: {', '.join(_list(limits[key]))}`" for key in _BRANCHES if key in limits)
+    only = "; ".join(f"`{key}: {', '.join(_list(limits[key]))}`" for key in limits if key.startswith("branches"))
     said = f"{name} evaluates {wanted}{only and f', for pull requests with {only}'}"
     return fault or CheckupFinding("workflow", CheckupStatus.OK, said)
 
@@ -246,19 +244,17 @@ def _find_gates(parts: Sequence[Path], wanted: str) -> list[Sequence[str]]:
 def _leave_changes(job: Any, wanted: str) -> Any:
     """Return a job without the rules that no change of a file fulfils."""
     rules = _get(job).get("rules")
-    if not isinstance(rules, list):
-        return job
-    return job | {"rules": [one for one in rules if _matches(wanted, _get(one).get("changes", "**"))]}
+    kept = [one for one in rules or () if _matches(wanted, _get(one).get("changes", "**"))]
+    return job | {"rules": kept} if isinstance(rules, list) else job
 
 
 def _matches(path: str, patterns: Any) -> bool:
     """Return whether a path is among those of a platform's patterns. The last one that fits decides; `!` excludes."""
-    found = False
+    last = "!"
     for pattern in _list(_get(patterns).get("paths", patterns)):
         named = re.escape(pattern.lstrip("!")).replace(r"\*\*/", "(?:.*/)?").replace(r"\*\*", ".*")
-        if re.fullmatch(named.replace(r"\*", "[^/]*"), path):
-            found = not pattern.startswith("!")
-    return found
+        last = pattern if re.fullmatch(named.replace(r"\*", "[^/]*"), path) else last
+    return not last.startswith("!")
 
 
 def _extend(job: Any, templates: dict[str, Any]) -> Any:
@@ -320,8 +316,8 @@ def _read_script(script: str, folder: str) -> Iterator[tuple[str, str]]:
         change, evaluate = _CHANGE_FOLDER.fullmatch(command), _EVALUATE.fullmatch(command)
         if change:
             folder = _join(folder, change["folder"])
-        elif evaluate and not re.search(r"\s(?:--help|-h|--dry-run)\b", evaluate["rest"]):
-            manifest, operator = _MANIFEST.search(evaluate["rest"]), _OPERATOR.search(evaluate["rest"])
+        elif evaluate and not re.search(r"\s(?:--help|-h|--dry-run)\b", evaluate[1]):
+            manifest, operator = _MANIFEST.search(evaluate[1]), _OPERATOR.search(evaluate[1])
             yield _join(folder, manifest[1] if manifest else "agent.yaml"), operator[0] if operator else ""
 
 
@@ -339,12 +335,11 @@ def _runs_for_requests(rules: Any) -> bool:
 
 def _holds(condition: str) -> bool:
     """Return whether a condition of GitHub holds for pull requests."""
-    plain = re.sub(r"\$\{\{|\}\}", "", condition)
-    return any(all(map(_HELD.fullmatch, one.split("&&"))) for one in plain.split("||"))
+    alternatives = re.sub(r"\$\{\{|\}\}", "", condition).split("||")
+    return any(all(map(_HELD.fullmatch, one.split("&&"))) for one in alternatives)
 
 
 _SURE = ("always", "on_success")
-_BRANCHES = ("branches", "branches-ignore")
 _WEAK: Mapping[str, Callable[[Any], bool]] = {
     "if": lambda value: not _holds(str(value)),
     "continue-on-error": lambda value: value != "false",
