@@ -100,7 +100,7 @@ def command(
       evalspec serve --project shop=./shop --project docs=./docs --workers 2
       evalspec serve --host 0.0.0.0 --server-name evals.example.com
       evalspec serve --alert default:SLACK_URL=ALERT_SECRET
-      evalspec serve --oidc-issuer https://sso.example.com --oidc-client-id evals --oidc-client-secret '$env:SSO'
+      evalspec serve --oidc-issuer https://sso.example.com --oidc-client-id evals
     """
     if login_user is not None:
         check_user(login_user, "--login-user")

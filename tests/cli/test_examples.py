@@ -25,6 +25,8 @@ NOT_RUN = (
     "worker",
     "token",
     "runs push",
+    "runs pull",
+    "runs promote latest --as server:main",
     "evaluate agent.yaml --push",
     "evaluate agent.yaml --export",
     "report latest --export",

@@ -99,7 +99,7 @@ def test_bad_content_is_one_clear_problem(load, fields, part, lines):
         ("[]", "d.json:1: queries: it is empty"),
         ('{"queries": []}', "d.json:1: queries: it is empty"),
         ('{"dataset_name": "x"}', "d.json:1: queries: this key is required"),
-        ('{"queries": {}}', "d.json:1: queries: {} is not accepted here"),
+        ('{"queries": {}}', "d.json:1: queries: it is a mapping"),
         ('{"dataset_nam": "x",\n"queries": [3]}', "d.json:1: dataset_nam: unknown key"),
         (f'{{"query_count": 2,\n"queries": [{json.dumps(query())}]}}', "d.json:1: query_count: query_count is 2"),
         ("3", "d.json:1: 3 is not accepted here"),

@@ -230,5 +230,5 @@ def test_a_name_that_is_nearly_right_is_put_right(written, meant):
 
 def test_a_name_like_no_other_gets_the_plain_names():
     hint = METRICS.hint("quality")
-    assert hint.startswith("known: ") and "nDCG" in hint
+    assert hint.startswith("known: ") and "Recall" in hint
     assert not any(name in hint for name in STAGES)

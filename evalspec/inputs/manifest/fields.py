@@ -167,7 +167,7 @@ def _explain_type(error: ErrorDetails) -> tuple[str, str]:
         return f"{_shown(given)} is text", "remove the quotes"
     text = error["msg"].removeprefix("Input should be ")
     if isinstance(given, dict) and error["type"] == "list_type":
-        return "it is a mapping", "it should be a list: begin each item with `- `"
+        return "it is a mapping", "it should be a list"
     if text != error["msg"]:
         return f"{_shown(given)} is not accepted here", f"it should be {_plain(text)}"
     return text[:1].lower() + text[1:], ""
