@@ -32,7 +32,10 @@ from servers.service import write_project
 IS_LONG = "FUZZ" in os.environ
 COUNT = int(os.environ.get("FUZZ", "3"))
 FIRST = int(os.environ.get("FUZZ_FROM", "0"))
-TAGS = ("jobs", "runs", "samples", "compare", "trends", "gold", "evaluations", "pushes", "labels", "operations")
+TAGS = (
+    *("jobs", "runs", "samples", "compare", "baselines", "trends", "gold", "evaluations", "pushes", "labels"),
+    "operations",
+)
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 ERASURE = "/v1/erasure"
 DATASETS = "/v1/retrievers/evaluations/datasets"
