@@ -76,8 +76,8 @@ def _find_link(process, said):
 
 def _list_three(client, port):
     page = client.get(f"http://127.0.0.1:{port}/runs").text
-    runs = re.findall(r'href="/runs/(2[^"/]*)"', page)
-    return runs if len(set(runs)) == 3 else None
+    runs = sorted({*re.findall(r'href="/runs/(2[^"/]*)"', page)}, reverse=True)  # the newest first
+    return runs if len(runs) == 3 else None
 
 
 def _answers(port):
