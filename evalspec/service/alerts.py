@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from sqlalchemy import Engine, Row, Select, and_, delete, select, update
+from sqlalchemy import Connection, Engine, Row, Select, and_, delete, select, update
 
 from evalspec.base.errors import StoreError
 from evalspec.base.foreign_text import cut, inert
@@ -23,7 +23,7 @@ from evalspec.model import VerdictStatus
 from evalspec.model.corrections import Drift
 from evalspec.model.listed_runs import RunEntry, RunStatus
 from evalspec.runs.store.stored_run import open_run
-from evalspec.service.database import read_clock, reading, writing
+from evalspec.service.database import DAY_SECONDS, read_clock, reading, writing
 from evalspec.service.jobs import create_id, lock_namespace
 from evalspec.service.logs import log_event, log_exception
 from evalspec.service.origins import describe_address
@@ -40,7 +40,6 @@ FIRST_RETRY_SECONDS = 5.0
 _LONGEST_PAUSE = 3600.0
 _LEASE_SECONDS = 120.0
 """How long an alert that is being sent waits for its sender. Longer than looking up a name and sending take."""
-_GIVE_UP_SECONDS = 86_400.0
 _RUNS_LOOKED_AT, _RUNS_AT_FIRST = 50, 5000
 _MOST_BRANCHES = 1000
 """How many states are kept. Of a branch that rests longer than so many others, the next run is like its first."""
@@ -109,13 +108,16 @@ def queue_alerts(engine: Engine, settings: ServiceSettings, index: RunIndex, nam
             if before is not None and before["verdict"] != run.verdict:
                 events |= {AlertEvent.VERDICT_CHANGED}
             for event in sorted(events) if run.moment >= known["since"] else ():
-                body = {"id": create_id("alert"), "event": event, "at": render_time(now)}
-                body |= _describe_run(settings, namespace, run, before and before["verdict"])
-                row = {"id": body["id"], "namespace": namespace, "created_at": now, "next_at": now, "attempts": 0}
-                text = msgspec.json.encode({"text": _render_text(body), **body}).decode()
-                connection.execute(ALERTS.insert().values(**row, body=text, status=AlertStatus.PENDING))
+                said = _describe_run(settings, namespace, run, before and before["verdict"])
+                _queue(connection, {"id": create_id("alert"), "event": event, "at": render_time(now), **said}, now)
         known["branches"] = dict([*known["branches"].items()][-_MOST_BRANCHES:])
         connection.execute(update(PROJECTS).where(PROJECTS.c.namespace == namespace).values(alerts=known))
+
+
+def _queue(connection: Connection, body: Mapping[str, Any], now: float) -> None:
+    row = {"id": body["id"], "namespace": body["project"], "created_at": now, "next_at": now, "attempts": 0}
+    text = msgspec.json.encode({"text": _render_text(body), **body}).decode()
+    connection.execute(ALERTS.insert().values(**row, body=text, status=AlertStatus.PENDING))
 
 
 def _select_known(namespace: str) -> Select[Any]:
@@ -211,7 +213,7 @@ def _deliver(engine: Engine, hook: Webhook, alert: Row[Any]) -> None:
     error = send_signed(hook, alert.id, alert.body.encode(), int(time.time()))
     with writing(engine) as connection:
         now = read_clock(connection)
-        is_late = now > alert.created_at + _GIVE_UP_SECONDS
+        is_late = now > alert.created_at + DAY_SECONDS
         failed = AlertStatus.FAILED if is_late else AlertStatus.PENDING
         pause = min(FIRST_RETRY_SECONDS * 2 ** (alert.attempts - 1), _LONGEST_PAUSE)
         values = {"status": failed if error else AlertStatus.DELIVERED, "error": error, "next_at": now + pause}
@@ -232,4 +234,4 @@ def list_alerts(engine: Engine, namespace: str, limit: int) -> list[Row[Any]]:
 def purge_alerts(engine: Engine, days: int) -> None:
     """Delete alerts that are older than so many days."""
     with writing(engine) as connection:
-        connection.execute(delete(ALERTS).where(ALERTS.c.created_at < read_clock(connection) - days * 86_400))
+        connection.execute(delete(ALERTS).where(ALERTS.c.created_at < read_clock(connection) - days * DAY_SECONDS))

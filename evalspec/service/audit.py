@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 from sqlalchemy import ColumnElement, Engine, and_, delete, or_, select
 
-from evalspec.service.database import read_clock, reading, writing
+from evalspec.service.database import DAY_SECONDS, read_clock, reading, writing
 from evalspec.service.tables import AUDIT
 
 _MOST_CHARACTERS = 300
@@ -70,7 +70,7 @@ def list_entries(
 def purge_entries(engine: Engine, days: int) -> int:
     """Delete entries that are older than so many days. Return their number."""
     with writing(engine) as connection:
-        oldest = read_clock(connection) - days * 86_400
+        oldest = read_clock(connection) - days * DAY_SECONDS
         return connection.execute(delete(AUDIT).where(AUDIT.c.at < oldest)).rowcount
 
 

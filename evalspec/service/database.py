@@ -161,6 +161,9 @@ def _is_full(engine: Engine, error: BaseException | None) -> bool:
         return False
 
 
+DAY_SECONDS = 86_400.0
+
+
 def read_clock(connection: Connection) -> float:
     """Return the time in seconds since 1970. All workers share the clock of a PostgreSQL server."""
     if connection.dialect.name == POSTGRESQL:

@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from sqlalchemy import Connection, Engine, Row, Select, Update, and_, func, or_, select, update
 
 from evalspec.base.errors import EvalspecError
-from evalspec.service.database import POSTGRESQL, read_clock, reading, writing
+from evalspec.service.database import DAY_SECONDS, POSTGRESQL, read_clock, reading, writing
 from evalspec.service.lease_watch import HeldLease, LeaseWatch
 from evalspec.service.problems import ApiProblem
 from evalspec.service.settings import ServiceLimits
@@ -37,8 +37,6 @@ OPEN = (JobStatus.PENDING, JobStatus.RUNNING)
 
 MOST_STALLS = 10
 """A job that loses so many workers in a row without progress is failed: it probably kills them."""
-
-_DAY_SECONDS = 86_400.0
 
 
 class Job(Struct, frozen=True):
@@ -128,7 +126,7 @@ def _check_limits(connection: Connection, namespace: str, calls: int, limits: Se
         raise ApiProblem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers={"Retry-After": "60"})
     if limits.calls_a_day is None:
         return
-    recent = select(func.coalesce(func.sum(JOBS.c.calls), 0)).where(own, JOBS.c.created_at > now - _DAY_SECONDS)
+    recent = select(func.coalesce(func.sum(JOBS.c.calls), 0)).where(own, JOBS.c.created_at > now - DAY_SECONDS)
     used = int(connection.execute(recent).scalar_one())
     if used + calls > limits.calls_a_day:
         detail = (

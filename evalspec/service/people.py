@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, delete, select, update
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.service.database import read_clock, reading, writing
 from evalspec.service.tables import PEOPLE, ROLES
-from evalspec.service.tokens import EVERYWHERE, SCOPES, ProjectRole, Scope
+from evalspec.service.tokens import EVERYWHERE, ProjectRole
 
 _IS_ADMIN = (ROLES.c.namespace == EVERYWHERE) & (ROLES.c.role == ProjectRole.ADMIN)
 
@@ -24,11 +24,6 @@ class Member(Struct, frozen=True):
     last_seen: float | None
     disabled_at: float | None
     roles: Mapping[str, ProjectRole]
-
-    def may(self, scope: Scope, namespace: str) -> bool:
-        """Return whether a role has a scope in a namespace."""
-        own = {self.roles[name] for name in (EVERYWHERE, namespace) if name in self.roles}
-        return any(scope in SCOPES[role] or role is ProjectRole.ADMIN for role in own)
 
 
 def list_people(engine: Engine) -> list[Member]:

@@ -30,6 +30,7 @@ from evalspec.service import alerts, audit, jobs
 from evalspec.service.app import create_app
 from evalspec.service.connections import ServiceConnection, listen
 from evalspec.service.database import (
+    DAY_SECONDS,
     SQLITE,
     DatabaseDown,
     migrate,
@@ -160,7 +161,6 @@ _STOP_SECONDS = 25.0
 TOKEN_DAYS = 30
 """How long expired and revoked tokens are listed."""
 _PERIOD_SECONDS = 3600.0
-_DAY_SECONDS = 86_400
 
 
 def prepare_database(settings: ServiceSettings, *, reindex: bool = False) -> Engine:
@@ -358,7 +358,7 @@ def _delete_jobs(engine: Engine, project: Project, days: int) -> None:
     """Delete ended jobs that are older than so many days, with their files, unless their run is still there."""
     present = {folder.name for folder in project.store.list()}
     with writing(engine) as connection:
-        oldest = read_clock(connection) - days * _DAY_SECONDS
+        oldest = read_clock(connection) - days * DAY_SECONDS
         is_old = (JOBS.c.namespace == project.namespace) & (JOBS.c.finished_at < oldest)
         ended = select(JOBS.c.id, JOBS.c.run_id).where(is_old, JOBS.c.status.not_in(jobs.OPEN))
         gone = [id for id, run in connection.execute(ended) if run not in present]

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 from evalspec.base.errors import InvalidInput
 from evalspec.service.access import identify, service_of
 from evalspec.service.audit import record
-from evalspec.service.database import read_clock, reading
+from evalspec.service.database import DAY_SECONDS, read_clock, reading
 from evalspec.service.guard import find_address
 from evalspec.service.oidc import Issuer
 from evalspec.service.origins import CALLBACK, SESSION_COOKIE
@@ -151,7 +151,6 @@ def _describe_cookie(request: Request) -> dict[str, Any]:
 
 
 _SHOWN = 500
-_DAY_SECONDS = 86_400
 
 User = Annotated[str, Form(min_length=1, max_length=200)]
 
@@ -221,7 +220,7 @@ def add_token(
         raise ApiProblem(HTTPStatus.FORBIDDEN, "you can create tokens for yourself, with scopes that you have")
     if not name.isprintable():
         raise ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, "write an address or a name on one line")
-    seconds, engine = days * float(_DAY_SECONDS), visit.access.engine
+    seconds, engine = days * DAY_SECONDS, visit.access.engine
     token = create_token(engine, name, [scope], [visit.namespace], seconds, granted_by=caller.granted_by)
     _record(visit, "token create", f"{parse_id(token)} {name}")
     return _render_tokens(visit, token)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy import Connection, Engine, Row, delete, or_, select, update
 
-from evalspec.service.database import read_clock, reading, writing
+from evalspec.service.database import DAY_SECONDS, read_clock, reading, writing
 from evalspec.service.tables import PEOPLE, ROLES, TOKENS
 
 TOKEN = "token"  # noqa: S105 - the kind of a row
@@ -25,7 +25,6 @@ PREFIX = "evs"
 _SECRET_BYTES = 32
 _ID = re.compile(r"[0-9a-f]+")
 _TOKEN = re.compile(rf"{PREFIX}_([0-9a-f]+)_([\w-]+)", re.ASCII)
-_DAY_SECONDS = 86_400
 
 
 class Scope(StrEnum):
@@ -188,7 +187,7 @@ def list_tokens(engine: Engine, kinds: Collection[str] = (TOKEN,)) -> Sequence[t
 def purge_tokens(engine: Engine, days: int) -> int:
     """Delete tokens, sessions and login links that have been invalid for so many days. Return their number."""
     with writing(engine) as connection:
-        oldest = read_clock(connection) - days * _DAY_SECONDS
+        oldest = read_clock(connection) - days * DAY_SECONDS
         is_over = or_(TOKENS.c.expires_at < oldest, TOKENS.c.revoked_at < oldest)
         return connection.execute(delete(TOKENS).where(is_over)).rowcount
 

@@ -59,6 +59,7 @@ _FOLDER = "evalspec-node-"
 _COLLECT_SECONDS = 0.05
 """How long a node collects before it hands over. A kill costs no more than this, beside what is in flight."""
 _STEPS = 4
+"""How often a collection may end early, because something in it is urgent or the node is soon without work."""
 _SECONDS_ALONE = 0.5
 """A node that hears nothing for so long begins no attempt, because nobody may be left to keep the reply."""
 
