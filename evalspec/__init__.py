@@ -8,10 +8,10 @@
 Each function does what the command of the same name does. Names are imported on first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # importing typing would take as long as starting Python
 if TYPE_CHECKING:
+    from typing import Any
+
     from evalspec.api.checking import CheckFailed, acheck, check
     from evalspec.api.merging import merge
     from evalspec.api.public import (
@@ -85,7 +85,9 @@ _ELSEWHERE = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
+    from importlib import import_module
+
     if name in ("gold", "labels"):
         return import_module(f"evalspec.curation.{name}")
     if name not in __all__:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalspec.model import ExpectedCall, ExpectedState, Sample, Turn
+from evalspec.model import Check, ExpectedCall, ExpectedState, Sample, Turn
 from evalspec.runs.planning.copies import CopyFinder
 
 
@@ -89,6 +89,7 @@ def test_other_turns_calls_or_states_make_another_sample():
         Sample("t3", "To Paris", expected_state=ExpectedState({"$.a": 1})),
         Sample("t4", "To Paris", forbidden_tools=("pay",)),
         Sample("t5", "To Paris", max_steps=2),
+        Sample("t6", "To Paris", checks=(Check("contains", {"value": "May"}),)),
     ]
     finder = CopyFinder()
     for sample in (*scripts, *others):
@@ -99,3 +100,7 @@ def test_other_turns_calls_or_states_make_another_sample():
 def test_copies_are_equal_after_normalisation_of_unicode_and_space():
     assert len(units(("caf\u00e9  ?", {}), ("cafe\u0301 ?", {}), ("caf\u00e9\u200b ?", {}))) == 3
     assert units(("Polish", {}), ("polish", {})) == {}, "an agent may mind the case"
+    spaced = ('say "a b"', ' say "a b"', 'say "a b" ', 'say  "a b"', 'say\n"a b"', 'say\t"a\x1fb"')
+    assert len(units(*((text, {}) for text in spaced))) == len(spaced)
+    assert units(("\\n", {}), ("\n", {})) == units(('a"b', {}), ("a b", {})) == {}
+    assert len(units(("\ud800 a", {}), ("\ud800  a", {}))) == 2, "half of a character that a file may have"

@@ -33,7 +33,7 @@ from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, pa
 from evalspec.inputs.datasets.losses import list_default_losses, list_document_losses
 from evalspec.inputs.datasets.record_files import read_native_lines
 from evalspec.inputs.datasets.record_names import NAME_COLUMNS
-from evalspec.model import AgentReply, ExpectedCall, ExpectedState, Message, Sample, Turn
+from evalspec.model import AgentReply, ExpectedCall, Message, Sample, Turn
 from evalspec.model.samples import render_input
 
 _SHOWN = 8
@@ -101,8 +101,11 @@ def read_jsonl(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
         record = value if isinstance(value, PlainSample) else _parse_line(value, line, notes)
         if record is None:
             continue
-        sample = _to_sample(record, line.number)
-        nameless = "" if record.id else "this sample (same input, expected and context)"
+        sample, nameless = _to_sample(record, line.number), ""
+        if isinstance(record, JsonlSample):
+            sample = _add_acts(sample, record)
+        if not record.id:
+            sample, nameless = _name_sample(sample, record), "this sample (same input, expected and context)"
         if seen.add(sample.id, line, (), nameless):
             yield sample
 
@@ -129,52 +132,56 @@ def _is_foreign(problem: Problem) -> bool:
 
 def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
     qrels, groups = _judgements(record.relevant)
-    turns = _read_turns(record)
-    asked = _user_input(record.input)
-    if turns and not isinstance(asked, str):
-        asked = (*asked, Message("user", turns[0].user))
-    user = None if isinstance(record, PlainSample) or record.user is None else record.user.to_user()
-    if user is not None:
-        asked = user.goal if isinstance(asked, str) else (*asked, Message("user", user.goal))
-    content: dict[str, Any] = {"input": render_input(asked), "expected": record.expected, "context": record.context}
-    tools = None if isinstance(record, PlainSample) else _read_calls(record.expected_tools)
-    content |= {} if tools is None else {"expected_tools": to_builtins(tools)}
-    content |= {"turns": to_builtins(turns)} if turns else {}
-    content |= {"user": to_builtins(user)} if user else {}
-    checks = () if isinstance(record, PlainSample) else tuple(one.to_check() for one in record.checks or ())
-    content |= {"checks": to_builtins(checks)} if checks else {}
-    state = None if isinstance(record, PlainSample) else record.expected_state
-    others: dict[str, Any] = {"forbidden_tools": record.forbidden_tools, "max_steps": record.max_steps}
-    content |= {key: value for key, value in (others | {"expected_state": state}).items() if value is not None}
     return Sample(
-        id=normalize("NFC", record.id) if record.id else content_id(content),
-        user_input=asked,
+        id=normalize("NFC", record.id) if record.id else "",
+        user_input=_user_input(record.input),
         references=_read_expected(record.expected),
         retrieved_contexts=_tuple(record.context),
         reference_contexts=_tuple(record.reference_contexts),
         qrels=qrels,
         groups=groups,
         answerable=record.answerable,
-        tags=tuple(dict.fromkeys(record.tags or ())),
+        tags=tuple(dict.fromkeys(record.tags)) if record.tags else (),
         metadata=record.metadata or {},
         line=line,
-        expected_tools=tools,
         forbidden_tools=_tuple(record.forbidden_tools),
         max_steps=record.max_steps,
-        turns=turns,
-        expected_state=_read_state(record),
-        user=user,
-        checks=checks,
     )
 
 
-def _read_state(record: JsonlSample | PlainSample) -> ExpectedState | None:
-    given = None if isinstance(record, PlainSample) else record.expected_state
-    return None if given is None else read_expected_state(given)
+def _add_acts(sample: Sample, record: JsonlSample) -> Sample:
+    """Return a sample with what common lines lack."""
+    turns, asked = _read_turns(record), sample.user_input
+    if turns and not isinstance(asked, str):
+        asked = (*asked, Message("user", turns[0].user))
+    user = None if record.user is None else record.user.to_user()
+    if user is not None:
+        asked = user.goal if isinstance(asked, str) else (*asked, Message("user", user.goal))
+    return replace(
+        sample,
+        user_input=asked,
+        expected_tools=_read_calls(record.expected_tools),
+        turns=turns,
+        expected_state=None if record.expected_state is None else read_expected_state(record.expected_state),
+        user=user,
+        checks=tuple(one.to_check() for one in record.checks or ()),
+    )
 
 
-def _read_turns(record: JsonlSample | PlainSample) -> tuple[Turn, ...]:
-    turns = () if isinstance(record, PlainSample) else record.turns or ()
+def _name_sample(sample: Sample, record: JsonlSample | PlainSample) -> Sample:
+    """Return a sample with an id of its content."""
+    asked = render_input(sample.user_input)
+    content: dict[str, Any] = {"input": asked, "expected": record.expected, "context": record.context}
+    tools, state = sample.expected_tools, None if isinstance(record, PlainSample) else record.expected_state
+    content |= {} if tools is None else {"expected_tools": to_builtins(tools)}
+    others = {"turns": sample.turns, "user": sample.user, "checks": sample.checks}
+    content |= {key: to_builtins(value) for key, value in others.items() if value}
+    kept = {"forbidden_tools": record.forbidden_tools, "max_steps": record.max_steps, "expected_state": state}
+    content |= {key: value for key, value in kept.items() if value is not None}
+    return replace(sample, id=content_id(content))
+
+
+def _read_turns(record: JsonlSample) -> tuple[Turn, ...]:
     return tuple(
         Turn(
             one.user,
@@ -182,7 +189,7 @@ def _read_turns(record: JsonlSample | PlainSample) -> tuple[Turn, ...]:
             _read_calls(one.expected_tools),
             tuple(check.to_check() for check in one.checks),
         )
-        for one in turns
+        for one in record.turns or ()
     )
 
 

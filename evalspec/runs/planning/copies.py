@@ -5,10 +5,11 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from hashlib import blake2b
+from operator import attrgetter
 from typing import Any
 
-from msgspec import Struct, field, to_builtins
+from msgspec import MsgspecError, Struct, field, to_builtins
+from msgspec.json import Encoder
 from msgspec.structs import force_setattr
 
 from evalspec.base.foreign_text import normalize
@@ -16,7 +17,6 @@ from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.schema import EvaluationConfig
 from evalspec.model import Sample
 
-_DIGEST_BYTES = 16
 _METADATA = re.compile(r"\{\{\s*metadata\.([^}\s]+)\s*\}\}")
 _COMPARED = (
     "user_input",
@@ -32,23 +32,34 @@ _COMPARED = (
     "forbidden_tools",
     "max_steps",
     "expected_state",
+    "checks",
 )
+_read = attrgetter(*_COMPARED)
+_encode = Encoder(enc_hook=str, order="sorted").encode
+_UNEVEN = re.compile(rb"""  |" | "|\\[^"\\/]""")
+"""White space of encoded texts that normalisation would change: runs, ends, and what JSON escapes."""
 
 
 class CopyFinder(Struct):
-    """Finds copies among samples that are added one by one. It keeps digests and ids only.
+    """Finds copies among samples that are added one by one. It keeps hashes and ids only.
 
-    `cluster`: the metadata key of declared clusters. `keys`: metadata that is sent or scored; None for all.
+    `cluster`: the metadata key of declared clusters. `keys`: metadata that is sent or scored; None for all. `first`:
+    the first sample with a content, by Python's hash of it, as SeenIds has them. `copies`: all samples of a content
+    that has several.
     """
 
     cluster: str | None = None
     keys: Collection[str] | None = ()
-    groups: defaultdict[bytes, list[str]] = field(default_factory=lambda: defaultdict(list))
+    first: dict[int, str] = field(default_factory=dict)
+    copies: dict[int, list[str]] = field(default_factory=dict)
     declared: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, sample: Sample) -> None:
         """Add a sample."""
-        self.groups[_digest(sample, self.keys)].append(sample.id)
+        content = hash(_normal_form(sample, self.keys))
+        first = self.first.setdefault(content, sample.id)
+        if first is not sample.id:
+            self.copies.setdefault(content, [first]).append(sample.id)
         if self.cluster is not None and self.cluster in sample.metadata:
             self.declared[str(sample.metadata[self.cluster])].append(sample.id)
 
@@ -57,7 +68,7 @@ class CopyFinder(Struct):
 
         Copies are equal after normalisation of Unicode (NFKC, no invisible characters) and white space.
         """
-        copies = [ids for ids in self.groups.values() if len(ids) > 1]
+        copies = list(self.copies.values())
         parent = _connect([*copies, *(self.declared.values() if copies else ())])
         roots = {_find_root(parent, ids[0]) for ids in copies}
         return {name: root for name in parent if (root := _find_root(parent, name)) in roots}
@@ -97,11 +108,19 @@ def set_unit(sample: Sample, units: Mapping[str, str]) -> Sample:
     return sample
 
 
-def _digest(sample: Sample, keys: Collection[str] | None) -> bytes:
-    metadata = {key: value for key, value in sample.metadata.items() if keys is None or key in keys}
-    content = [to_builtins(getattr(sample, name)) for name in _COMPARED]
-    text = json.dumps(_normalise([*content, metadata]), sort_keys=True, default=str)
-    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()
+def _normal_form(sample: Sample, keys: Collection[str] | None) -> bytes | str:
+    """Return the same for copies. Most samples are encoded only, because their texts are normal already."""
+    metadata = {} if keys is not None and not keys else sample.metadata
+    if metadata and keys is not None:
+        metadata = {key: value for key, value in metadata.items() if key in keys}
+    content = (*_read(sample), metadata)
+    try:
+        encoded = _encode(content)
+        if encoded.isascii() and not _UNEVEN.search(encoded):
+            return encoded
+        return _encode(_normalise(to_builtins(content, enc_hook=str)))
+    except (MsgspecError, UnicodeEncodeError, OverflowError, RecursionError):
+        return json.dumps(_normalise(to_builtins(content, enc_hook=str)), sort_keys=True, default=str)
 
 
 def _normalise(value: Any) -> Any:

@@ -97,18 +97,20 @@ class Survey(Struct):
 
     def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
         """Yield the samples and add them to the summary."""
+        needs = [(has, self.lacking[need].add) for need, has in HAS.items()]
         for sample in samples:
             self.count += 1
             self.copies.add(sample)
             self.expectations.add(sample)
-            for need, has in HAS.items():
-                if not (has(sample) or any(map(has, sample.turns))):
-                    self.lacking[need].add(sample)
+            for has, add_lacking in needs:
+                if not has(sample) and not (sample.turns and any(map(has, sample.turns))):
+                    add_lacking(sample)
             if sample.qrels is not None:
                 self._add_grades(sample.qrels.values())
-            self.conversations.add(sample)
             if sample.user is not None:
                 self.users.add(sample)
+            if sample.user or sample.turns or not isinstance(sample.user_input, str):
+                self.conversations.add(sample)
             if not sample.has_words:
                 self.wordless.add(sample)
             self.tags.update(sample.tags)
