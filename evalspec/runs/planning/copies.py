@@ -127,6 +127,6 @@ def _normalise(value: Any) -> Any:
     if isinstance(value, str):
         visible = value if value.isascii() else "".join(one for one in value if unicodedata.category(one) != "Cf")
         return " ".join(normalize("NFKC", visible).split())
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {_normalise(key): _normalise(item) for key, item in value.items()}
-    return [_normalise(item) for item in value] if isinstance(value, list | tuple) else value
+    return [_normalise(item) if item else item for item in value] if isinstance(value, list | tuple) else value

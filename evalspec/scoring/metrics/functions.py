@@ -120,21 +120,19 @@ def refuse_long(definition: MetricDefinition, exchange: Exchange) -> Score | Non
     most, needs, sample = definition.reads_at_most, definition.needs, exchange.sample
     if most is None:
         return None
-    own_contexts = exchange.reply is None or exchange.reply.retrieved_contexts is None
-    read = (
-        ("the answer", Cause.REPLY, (exchange.response,) if definition.scores_answers else ()),
-        ("the expected answer", Cause.DATASET, sample.references if Need.EXPECTED in needs else ()),
-        (
-            "the retrieved contexts",
-            Cause.DATASET if own_contexts else Cause.REPLY,
-            exchange.retrieved_contexts if Need.CONTEXT in needs else (),
-        ),
-        ("reference_contexts", Cause.DATASET, sample.reference_contexts if Need.REFERENCE_CONTEXTS in needs else ()),
+    texts = (
+        (exchange.response,) if definition.scores_answers else (),
+        sample.references if Need.EXPECTED in needs else (),
+        exchange.retrieved_contexts if Need.CONTEXT in needs else (),
+        sample.reference_contexts if Need.REFERENCE_CONTEXTS in needs else (),
     )
-    lengths = [(sum(map(len, texts or ())), name, cause) for name, cause, texts in read]
-    longest, name, cause = max(lengths)
-    if sum(length for length, *_ in lengths) <= most:
+    lengths = [sum(map(len, one)) if one else 0 for one in texts]
+    if sum(lengths) <= most:
         return None
+    own_contexts = exchange.reply is None or exchange.reply.retrieved_contexts is None
+    causes = (Cause.REPLY, Cause.DATASET, Cause.DATASET if own_contexts else Cause.REPLY, Cause.DATASET)
+    names = ("the answer", "the expected answer", "the retrieved contexts", "reference_contexts")
+    longest, name, cause = max(zip(lengths, names, causes, strict=True))
     verb = "have" if name.endswith("contexts") else "has"
     return Score.failed(f"{name} {verb} {longest:,} characters; {definition.name} reads at most {most:,} in all", cause)
 
