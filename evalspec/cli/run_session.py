@@ -129,16 +129,18 @@ class ProgressLines:
 
     def __init__(self, total: int) -> None:
         self._total = total
-        self._started = self._told = time.monotonic()
+        self._began: tuple[float, int] | None = None
+        self._told = time.monotonic()
         self._told_of_wait = float("-inf")
 
     def __call__(self, *, asked: int, scored: int, failed: int) -> None:
-        """Print the progress of the run if a line is due."""
+        """Print the progress of the run if a line is due. The clock starts with the first attempt, not with nodes."""
         now = time.monotonic()
-        if now - self._told < _SECONDS_BETWEEN_LINES:
+        began, known = self._began = self._began or (now, asked)
+        if now - max(began, self._told) < _SECONDS_BETWEEN_LINES:
             return
         self._told = now
-        rate = asked / (now - self._started)
+        rate = (asked - known) / (now - began)
         left = f", about {(self._total - asked) / rate:.0f} s left" if rate else ""
         failures = f", {failed} failed" if failed else ""
         self.say(f"queried {asked}/{self._total}{failures}, scored {scored}, {rate:.1f}/s{left}")
