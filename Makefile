@@ -5,9 +5,10 @@ VENV ?= .venv
 UV ?= uv
 SITE := build/site
 BIN := $(VENV)/bin
-INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+INSTALL = .ci/install $(BIN)/python $(BIN)/python --constraint constraints.txt
 
-.PHONY: demo demo-service test test-slow test-all faults fuzz chaos chromium postgresql shell-tools export-servers lint check docs dist sbom constraints-check clean
+.PHONY: demo demo-service test test-slow test-all faults fuzz chaos chromium postgresql shell-tools export-servers
+.PHONY: lint ruff types types-win32 types-darwin prose check docs dist sbom constraints-check clean
 
 demo: $(VENV)/.demo
 	@if [ -n "$$OPENAI_API_KEY" ]; then \
@@ -29,11 +30,15 @@ unexport PYTHONDONTWRITEBYTECODE
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -m 'not slow' -n auto --dist worksteal --hypothesis-profile quick
 
+# One worker more than there are processors, because many of these tests wait.
+ALL = $(BIN)/python -m pytest -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --dist worksteal
+
 # With every example of the tests that `make test` ran with fewer.
 test-slow: $(VENV)/.dev chromium postgresql shell-tools export-servers
-	$(BIN)/python -m pytest -m 'slow or hypothesis' -n auto --dist worksteal
+	$(ALL) -m 'slow or hypothesis'
 
-test-all: test test-slow
+test-all: $(VENV)/.dev chromium postgresql shell-tools export-servers
+	$(ALL)
 
 # Every triple of agent fault, judge fault and gate; `make test-slow` has every pair.
 faults: $(VENV)/.dev
@@ -82,21 +87,28 @@ shell-tools:
 	fi >/dev/null
 
 # Exports are tested on servers of MLflow and Phoenix, with an environment of their own in build/.
-export-servers:
+export-servers: $(VENV)/.dev
 	@[ build/export-servers/.ready -nt tests/servers/export_servers.txt ] || \
 	{ echo "Installing MLflow and Phoenix for the tests of exports (once)" >&2; \
-		$(PYTHON) -m venv --clear build/export-servers && \
-		build/export-servers/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
+		$(PYTHON) -m venv --clear --without-pip build/export-servers && \
+		.ci/install $(BIN)/python build/export-servers/bin/python \
 			--requirement requirements-slim.txt --requirement tests/servers/export_servers.txt && \
 		touch build/export-servers/.ready; } || \
 	echo "MLflow and Phoenix cannot be installed: the tests of exports on them are skipped, and fail where CI is set." >&2
 
-lint: $(VENV)/.dev
+lint: ruff types types-win32 types-darwin prose
+
+ruff: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
 	$(BIN)/mypy
-	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 evalspec
-	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin evalspec
+
+types-win32 types-darwin: types-%: $(VENV)/.dev
+	$(BIN)/mypy --platform $* --cache-dir .mypy_cache/$* evalspec
+
+prose: $(VENV)/.dev
 	$(BIN)/python tests/lint_prose.py
 
 check: lint

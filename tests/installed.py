@@ -1,6 +1,9 @@
-"""An installation of evalspec that says another origin than this one."""
+"""Other environments, and an installation of evalspec that says another origin than this one."""
 
 import json
+import subprocess
+import sys
+import venv
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -8,6 +11,15 @@ from typing import Any
 import pytest
 
 from evalspec.base.distribution import NAME
+
+
+def make_environment(folder: Path, *packages: str) -> Path:
+    """Make an environment with these packages, and return its Python."""
+    venv.create(folder, clear=True)
+    python = folder / "bin" / "python"
+    install = Path(__file__).parents[1] / ".ci" / "install"
+    subprocess.run([install, sys.executable, python, *packages], check=True, capture_output=True)
+    return python
 
 
 def pretend_origin(monkeypatch: pytest.MonkeyPatch, place: Path, origin: dict[str, Any] | None) -> None:

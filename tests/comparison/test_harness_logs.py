@@ -7,7 +7,6 @@ import json
 import shutil
 import subprocess
 import sys
-import venv
 import zipfile
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
 from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.run_files import read_run_file
 from evalspec.verdict.validity.changes import SignificanceRules
+from installed import make_environment
 
 LOGS = Path(__file__).parent / "harness_logs"
 GOOD, BAD, EPOCHS = (LOGS / name for name in ("good.eval", "bad.eval", "epochs.json"))
@@ -326,9 +326,7 @@ def test_an_option_for_logs_needs_a_log(project):
 @pytest.mark.timeout(900)
 def test_logs_that_inspect_writes_now(tmp_path):
     """With the installed release of Inspect in an environment of its own, which packs with zstd."""
-    venv.create(tmp_path / "v", with_pip=True)
-    python = str(tmp_path / "v" / "bin" / "python")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "inspect_ai>=0.3.285"], check=True, capture_output=True)
+    python = make_environment(tmp_path / "v", "inspect_ai>=0.3.285")
     subprocess.run([python, str(LOGS / "write_inspect.py.txt"), str(tmp_path)], check=True, capture_output=True)
     for name in ("good.eval", "bad.eval", "epochs.json"):
         assert scores_of(tmp_path / name) == scores_of(LOGS / name)

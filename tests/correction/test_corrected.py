@@ -180,7 +180,7 @@ class TestKappa:
 )
 def test_a_small_stratum_does_not_make_the_interval_too_narrow(labels, called_good, people):
     """The judge is right about most replies and calls few good, so few labels decide about them."""
-    draw, wrong, draws = np.random.default_rng(1), 0, 1_000
+    draw, wrong, draws = np.random.default_rng(1), 0, 400
     target = (1 - called_good) * people[0] + called_good * people[1]
     for _ in range(draws):
         judged = draw.random(2_000) < called_good

@@ -108,9 +108,9 @@ def test_random_cases_have_the_values_of_brute_force():
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
-def test_a_hundred_thousand_random_cases_have_the_values_of_brute_force():
+def test_thousands_of_random_cases_have_the_values_of_brute_force():
     rng = random.Random(12)
-    for case in range(100_000):
+    for case in range(20_000):
         check_against_brute_force(*draw_case(rng, 5 if case % 20 == 0 else 3))
 
 

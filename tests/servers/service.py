@@ -86,12 +86,15 @@ class Server(Served):
         environment = {"EVALSPEC_ISOLATION": "off", **os.environ, "EVALSPEC_DATABASE": self.database}
         environment |= {"EVALSPEC_REQUESTS_A_MINUTE": "100000", **variables}
         with self.log.open("ab") as log:
+            self._begun = log.tell()
             self.process = subprocess.Popen(command, stderr=log, stdout=log, env=environment, **self.process_options)
         wait_for(self.answers)
         return self
 
     def answers(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()
+        if b"serving " not in self.log.read_bytes()[self._begun :]:  # until then another server could answer there
+            return False
         try:
             return httpx.get(f"{self.url}/healthz").status_code == 200
         except httpx.TransportError:

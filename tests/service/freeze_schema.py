@@ -1,10 +1,12 @@
-"""Write the first migration from tables.py, and frozen copies of its schema with a row in each table.
+"""Freeze migrations: for each, its SHA-256 and a copy of the schema that it makes, with a row in each table.
 
-    PYTHONPATH=.:tests python tests/service/freeze_schema.py
+    PYTHONPATH=.:tests python tests/service/freeze_schema.py [REVISION]...
 
-Only until the first release. Later a change of tables.py is a new migration, and a release adds its frozen copies.
+Without revisions, it freezes those that are not frozen yet. A frozen migration does not change, because databases have
+been upgraded with it. Only one that was never in a release may be frozen again.
 """
 
+import hashlib
 import sqlite3
 import subprocess
 import sys
@@ -12,39 +14,37 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from alembic.autogenerate import produce_migrations, render_python_code
-from alembic.migration import MigrationContext
-from alembic.operations.ops import UpgradeOps
-from sqlalchemy import JSON, Boolean, Column, Float, Integer, create_engine
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import JSON, Boolean, Column, Connection, Float, Integer, MetaData
 
-from evalspec.service import database, tables
+from evalspec.service import database
 from servers.postgres import find_binaries, open_cluster
 
 SCHEMAS = Path(__file__).parent / "schemas"
-REVISION = "0002"
-MIGRATION = Path(database.__file__).parent / "migrations" / "versions" / "0002_first.py"
-HEAD = '''"""The tables of the first release."""
-
-import sqlalchemy as sa
-from alembic import op
-
-revision = "0002"
-down_revision = None
+FOLDER = Path(database.__file__).parent / "migrations"
+MIGRATIONS = {path.name.partition("_")[0]: path for path in sorted((FOLDER / "versions").glob("[0-9]*.py"))}
+KINDS = ("sqlite", "postgresql")
 
 
-def upgrade() -> None:
-    """Create all tables."""
-'''
+def upgrade(connection: Connection, revision: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
 
 
-def write_migration() -> None:
-    with create_engine("sqlite://").connect() as connection:
-        made = produce_migrations(MigrationContext.configure(connection), tables.METADATA)
-    body = render_python_code(made.upgrade_ops or UpgradeOps())
-    lines = [line for line in body.splitlines() if "### commands" not in line]
-    MIGRATION.write_text(HEAD + "\n".join(lines) + "\n")
-    subprocess.run([sys.executable, "-m", "ruff", "format", "-q", MIGRATION], check=True)
-    subprocess.run([sys.executable, "-m", "ruff", "check", "-q", "--fix", MIGRATION], check=True)
+def read_tables(connection: Connection) -> MetaData:
+    """The tables of evalspec that are there."""
+    found = MetaData()
+    found.reflect(connection, only=lambda name, _: name != "alembic_version")
+    return found
+
+
+def describe(revision: str) -> str:
+    """The first line of the files of a frozen migration."""
+    migration = MIGRATIONS[revision]
+    return f"-- {migration.name}, SHA-256 {hashlib.sha256(migration.read_bytes()).hexdigest()}"
 
 
 def value_for(column: Column[Any]) -> Any:
@@ -55,32 +55,38 @@ def value_for(column: Column[Any]) -> Any:
     return f"a {column.name}"
 
 
-def fill(url: str) -> None:
+def fill(url: str, revision: str) -> None:
     engine = database.open_database(url)
-    database.migrate(engine)
     with database.writing(engine) as connection:
-        for table in tables.METADATA.sorted_tables:
+        upgrade(connection, revision)
+        for table in read_tables(connection).sorted_tables:
             connection.execute(table.insert().values({column.name: value_for(column) for column in table.columns}))
     engine.dispose()
 
 
-def freeze() -> None:
-    SCHEMAS.mkdir(exist_ok=True)
+def dump_sqlite(revision: str) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/service.db"
-        fill(f"sqlite:///{path}")
-        connection = sqlite3.connect(path)
-        (SCHEMAS / f"{REVISION}.sqlite.sql").write_text("\n".join(connection.iterdump()) + "\n")
+        fill(f"sqlite:///{folder}/service.db", revision)
+        connection = sqlite3.connect(f"{folder}/service.db")
+        lines = [*connection.iterdump()]
         connection.close()
+    return lines
+
+
+def dump_postgresql(url: str, revision: str) -> list[str]:
+    fill(url, revision)
+    dump = [f"{find_binaries()}/pg_dump", "--inserts", "--no-owner", "--no-privileges", url]
+    lines = subprocess.run(dump, check=True, capture_output=True, text=True).stdout.splitlines()
+    return [line for line in lines if line and not line.startswith(("--", "\\", "SET ", "SELECT pg_"))]
+
+
+def main(revisions: list[str]) -> None:
     with open_cluster() as cluster:
-        url = cluster.create_database()
-        fill(url)
-        command = [f"{find_binaries()}/pg_dump", "--inserts", "--no-owner", "--no-privileges", url]
-        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        kept = [line for line in text.splitlines() if line and not line.startswith(("--", "\\", "SET ", "SELECT pg_"))]
-        (SCHEMAS / f"{REVISION}.postgresql.sql").write_text("\n".join(kept) + "\n")
+        for revision in revisions:
+            found = dump_sqlite(revision), dump_postgresql(cluster.create_database(), revision)
+            for kind, lines in zip(KINDS, found, strict=True):
+                (SCHEMAS / f"{revision}.{kind}.sql").write_text("\n".join([describe(revision), *lines]) + "\n")
 
 
 if __name__ == "__main__":
-    write_migration()
-    freeze()
+    main(sys.argv[1:] or [one for one in MIGRATIONS if not (SCHEMAS / f"{one}.sqlite.sql").exists()])

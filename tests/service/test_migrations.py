@@ -1,21 +1,24 @@
-"""Migrations make the tables of tables.py, from nothing and from each released schema with data in it."""
+"""Migrations make the tables of tables.py, from nothing and from the schema of each, with data in it."""
 
 import sqlite3
-from pathlib import Path
 
 import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect
+from fastapi.testclient import TestClient
+from msgspec.structs import replace
+from sqlalchemy import inspect, select
 from sqlalchemy.engine import make_url
 
 from evalspec.base.errors import InvalidInput
+from evalspec.service.app import create_app
 from evalspec.service.database import migrate, newest_revision, open_database, read_revision, reading, writing
 from evalspec.service.tables import METADATA
+from service.freeze_schema import KINDS, MIGRATIONS, SCHEMAS, describe, read_tables, upgrade
 
-SCHEMAS = Path(__file__).parent / "schemas"
-FIX = "add a migration; until the first release: PYTHONPATH=.:tests python tests/service/freeze_schema.py"
+FIX = "add a migration, and freeze it: PYTHONPATH=.:tests python tests/service/freeze_schema.py"
+FIRST, *_, PREVIOUS, _NEWEST = MIGRATIONS
 
 
 def differences(engine):
@@ -45,8 +48,20 @@ def test_an_empty_database_gets_the_tables(database):
     engine.dispose()
 
 
-@pytest.mark.parametrize("revision", sorted({path.name.partition(".")[0] for path in SCHEMAS.glob("*.sql")}))
-def test_a_released_schema_is_migrated_with_its_data(database, revision):
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_migration_is_frozen_and_as_it_was_then(kind):
+    """Databases have been upgraded with it: a change would reach new databases only."""
+    files = {revision: SCHEMAS / f"{revision}.{kind}.sql" for revision in MIGRATIONS}
+    missing = [file.name for file in files.values() if not file.exists()]
+    assert not missing, FIX
+    changed = [
+        revision for revision, file in files.items() if file.read_text().partition("\n")[0] != describe(revision)
+    ]
+    assert not changed, "undo the change and add another migration; freeze again only what nobody has upgraded with"
+
+
+@pytest.mark.parametrize("revision", MIGRATIONS)
+def test_a_frozen_schema_is_migrated_with_its_data(database, revision):
     restore(database, SCHEMAS / revision)
     engine = open_database(database)
     known = inspect(engine).get_table_names()
@@ -58,6 +73,49 @@ def test_a_released_schema_is_migrated_with_its_data(database, revision):
             texts = {name: value for name, value in row._asdict().items() if isinstance(value, str)}
             assert texts == {name: f"a {name}" for name in texts}, table.name
     engine.dispose()
+
+
+def copy_rows(source, url, revision):
+    """Fill a new database of an old schema with the rows of the tables and columns that it knows; count them."""
+    old, counts = open_database(url), {}
+    with writing(old) as target, reading(source) as rows:
+        upgrade(target, revision)
+        for table in read_tables(target).sorted_tables:
+            found = rows.execute(select(*(METADATA.tables[table.name].c[column.name] for column in table.columns)))
+            given = [dict(row) for row in found.mappings()]
+            counts[table.name] = len(given)
+            if given:
+                target.execute(table.insert(), given)
+    return old, counts
+
+
+@pytest.mark.parametrize("revision", [FIRST, PREVIOUS], ids=["first", "previous"])
+def test_a_server_shows_what_it_had_before_an_upgrade(
+    client, add_run, work, engine, settings, revision, tmp_path, request
+):
+    """Real rows in an old schema: runs, labels, a job, tokens, the audit and what else that schema knows."""
+    run = add_run().id
+    place = client.post("/v1/runs", json={}).headers["Location"]
+    work()
+    assert client.get("/v1/runs").status_code == 200  # it adds the runs to the index
+    assert client.post(f"/v1/runs/{run}/labels", json={"sample": "s0", "verdict": "good"}).status_code == 201
+    assert client.post("/v1/baselines/main", json={"run_id": run}).status_code == 201
+    pages = [place, "/v1/runs", f"/v1/runs/{run}", f"/v1/runs/{run}/labels", "/v1/jobs"]
+    pages += ["/v1/baselines"] if revision != FIRST else []
+    before, audited = [client.get(page).json() for page in pages], client.get("/v1/audit").json()["entries"]
+    assert before[0]["status"] == "completed" and len(before[1]["runs"]) == 2 and len(audited) >= 3
+    is_sqlite = settings.database.startswith("sqlite")
+    url = f"sqlite:///{tmp_path / 'old.db'}" if is_sqlite else request.getfixturevalue("cluster").create_database()
+    old, counts = copy_rows(engine, url, revision)
+    assert min(counts[name] for name in ("runs", "run_datasets", "tokens", "jobs", "audit", "projects")) > 0
+    migrate(old)
+    with TestClient(create_app(replace(settings, database=url), old), base_url="http://localhost") as upgraded:
+        upgraded.headers["Authorization"] = client.headers["Authorization"]
+        assert [upgraded.get(page).json() for page in pages] == before
+        again = upgraded.get("/v1/audit").json()["entries"]
+        assert [one for one in again if one in audited] == audited
+        assert upgraded.post("/v1/baselines/next", json={"run_id": run}).status_code == 201
+    old.dispose()
 
 
 @pytest.mark.parametrize("revision", ["0001", "9999"])

@@ -29,8 +29,8 @@ def count_misses(name, draws, size, seed):
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_it_covers_the_mean_at_every_time_at_once(name):
-    """In at least 95 % of the draws, so 5 % misses of 1,000 and four standard errors at most."""
-    assert count_misses(name, 1000, 200, 1) <= 50 + 4 * math.sqrt(47.5)
+    """In at least 95 % of the draws, so 5 % misses of 400 and two standard errors at most."""
+    assert count_misses(name, 400, 200, 1) <= 20 + 2 * math.sqrt(19)
 
 
 @pytest.mark.parametrize("name", SOURCES)

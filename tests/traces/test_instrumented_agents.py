@@ -4,7 +4,6 @@ import gzip
 import os
 import subprocess
 import threading
-import venv
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ from msgspec import UNSET
 from evalspec.inputs.traces.otlp import read_traces
 from evalspec.inputs.traces.steps import read_steps
 from evalspec.model.spans import StepKind
+from installed import make_environment
 from traces.test_reading import KINDS, check_story
 
 HERE = Path(__file__).parent
@@ -37,9 +37,7 @@ def python():
     ready = PACKAGES / "ready"
     with FileLock(f"{PACKAGES}.lock"):
         if not ready.exists() or ready.read_text() != "\n".join(PINNED):
-            venv.create(PACKAGES, with_pip=True, clear=True)
-            pip = [str(PACKAGES / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-            subprocess.run([*pip, *PINNED], check=True, capture_output=True)
+            make_environment(PACKAGES, *PINNED)
             ready.write_text("\n".join(PINNED))
     return PACKAGES / "bin" / "python"
 

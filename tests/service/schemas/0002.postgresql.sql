@@ -1,3 +1,4 @@
+-- 0002_first.py, SHA-256 f86eb2607ea367e39f1a41479f734dde39e5d17ea5611477b0bb146479b50e22
 CREATE TABLE public.alembic_version (
     version_num character varying(32) NOT NULL
 );

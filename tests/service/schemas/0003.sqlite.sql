@@ -1,0 +1,110 @@
+-- 0003_baselines.py, SHA-256 f4cfc3ea38436ef9a9f3e5573dce80d3832cd094e60db119d9f5f45157b66757
+BEGIN TRANSACTION;
+CREATE TABLE alembic_version (
+	version_num VARCHAR(32) NOT NULL, 
+	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+INSERT INTO "alembic_version" VALUES('0003');
+CREATE TABLE audit (
+	id VARCHAR(32) NOT NULL, 
+	at FLOAT NOT NULL, 
+	namespace VARCHAR(64), 
+	user TEXT, 
+	token_id VARCHAR(32), 
+	address TEXT, 
+	action TEXT NOT NULL, 
+	target TEXT, 
+	status INTEGER, 
+	PRIMARY KEY (id)
+);
+INSERT INTO "audit" VALUES('a id',1.5,'a namespace','a user','a token_id','a address','a action','a target',1);
+CREATE TABLE baselines (
+	namespace VARCHAR(64) NOT NULL, 
+	name VARCHAR(100) NOT NULL, 
+	number INTEGER NOT NULL, 
+	at FLOAT NOT NULL, 
+	user TEXT NOT NULL, 
+	run_id TEXT NOT NULL, 
+	file TEXT NOT NULL, 
+	reason TEXT, 
+	PRIMARY KEY (namespace, name, number)
+);
+INSERT INTO "baselines" VALUES('a namespace','a name',1,1.5,'a user','a run_id','a file','a reason');
+CREATE TABLE jobs (
+	id VARCHAR(48) NOT NULL, 
+	namespace VARCHAR(64) NOT NULL, 
+	kind VARCHAR(32) NOT NULL, 
+	request JSON NOT NULL, 
+	user TEXT NOT NULL, 
+	status VARCHAR(16) NOT NULL, 
+	created_at FLOAT NOT NULL, 
+	started_at FLOAT, 
+	finished_at FLOAT, 
+	worker TEXT, 
+	lease_until FLOAT, 
+	fence INTEGER NOT NULL, 
+	stalls INTEGER NOT NULL, 
+	is_cancelled BOOLEAN NOT NULL, 
+	calls INTEGER NOT NULL, 
+	progress JSON, 
+	run_id TEXT, 
+	result JSON, 
+	error TEXT, 
+	PRIMARY KEY (id)
+);
+INSERT INTO "jobs" VALUES('a id','a namespace','a kind','{"of": "request"}','a user','a status',1.5,1.5,1.5,'a worker',1.5,1,1,0,1,'{"of": "progress"}','a run_id','{"of": "result"}','a error');
+CREATE TABLE projects (
+	namespace VARCHAR(64) NOT NULL, 
+	store_id VARCHAR(32) NOT NULL, 
+	PRIMARY KEY (namespace)
+);
+INSERT INTO "projects" VALUES('a namespace','a store_id');
+CREATE TABLE run_datasets (
+	namespace VARCHAR(64) NOT NULL, 
+	run_id TEXT NOT NULL, 
+	place INTEGER NOT NULL, 
+	name TEXT NOT NULL, 
+	selected INTEGER NOT NULL, 
+	metrics JSON NOT NULL, 
+	PRIMARY KEY (namespace, run_id, place)
+);
+INSERT INTO "run_datasets" VALUES('a namespace','a run_id',1,'a name',1,'{"of": "metrics"}');
+CREATE TABLE runs (
+	namespace VARCHAR(64) NOT NULL, 
+	id TEXT NOT NULL, 
+	signature TEXT NOT NULL, 
+	started_at FLOAT NOT NULL, 
+	status VARCHAR(16) NOT NULL, 
+	verdict VARCHAR(16), 
+	partial BOOLEAN, 
+	manifest TEXT, 
+	kind VARCHAR(16), 
+	samples INTEGER NOT NULL, 
+	error TEXT, 
+	branch TEXT, 
+	origin JSON, 
+	details TEXT, 
+	PRIMARY KEY (namespace, id)
+);
+INSERT INTO "runs" VALUES('a namespace','a id','a signature',1.5,'a status','a verdict',0,'a manifest','a kind',1,'a error','a branch','{"of": "origin"}','a details');
+CREATE TABLE tokens (
+	id VARCHAR(32) NOT NULL, 
+	hash VARCHAR(64) NOT NULL, 
+	kind VARCHAR(16) NOT NULL, 
+	user TEXT NOT NULL, 
+	scopes JSON NOT NULL, 
+	namespaces JSON NOT NULL, 
+	created_at FLOAT NOT NULL, 
+	expires_at FLOAT NOT NULL, 
+	revoked_at FLOAT, 
+	PRIMARY KEY (id), 
+	UNIQUE (hash)
+);
+INSERT INTO "tokens" VALUES('a id','a hash','a kind','a user','{"of": "scopes"}','{"of": "namespaces"}',1.5,1.5,1.5);
+CREATE INDEX audit_by_namespace ON audit (namespace, at);
+CREATE INDEX audit_by_time ON audit (at);
+CREATE INDEX jobs_by_namespace ON jobs (namespace, kind, created_at);
+CREATE INDEX jobs_by_run ON jobs (namespace, run_id);
+CREATE INDEX jobs_by_status ON jobs (status, lease_until);
+CREATE INDEX runs_by_time ON runs (namespace, started_at, id);
+COMMIT;
