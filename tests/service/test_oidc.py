@@ -91,6 +91,7 @@ WRONG = {
     "no subject": {"sub": None},
     "no address": {"email": None},
     "an unverified address": {"email_verified": False},
+    "an address that may be verified": {"email_verified": None},
 }
 
 
@@ -157,8 +158,9 @@ def test_a_claim_sets_the_roles_at_each_login(browse, issuer, engine):
     assert roles() == {EVERYWHERE: "viewer", "shop": "admin"}
     issuer.claims = {"groups": "leads"}
     assert roles() == {"shop": "editor"}
-    issuer.claims = {}
-    assert roles() == {}
+    for groups in (None, 7, {"leads": 1}, [["leads"]]):
+        issuer.claims = {"groups": groups}
+        assert roles() == {}
 
 
 def test_an_issuer_that_does_not_answer_stops_logins_only(browse, issuer, client):
