@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,8 +174,9 @@ def _keep(store: RunStore, folder: str, origin: BaselineOrigin, served: ServedBa
     with store_errors(path):
         replace_file(path.with_name(_ORIGIN), [encode(found)], mode=PRIVATE_FILE)
         for other in set(path.parent.glob("*.json")) - {path}:
-            if time.time() - other.stat().st_mtime > _IN_USE_SECONDS:
-                other.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # another run removed it
+                if time.time() - other.stat().st_mtime > _IN_USE_SECONDS:
+                    other.unlink()
     return path, found
 
 

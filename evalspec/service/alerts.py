@@ -198,7 +198,7 @@ def _render_text(body: Mapping[str, Any]) -> str:
     """Return the alert in words for chats. In the markup of Slack, names are code, so nothing in them is obeyed."""
     named = {one: body[one] for one in ("project", "branch", "pull_request", "manifest") if body[one]}
     places = ", ".join(f"{one.replace('_', ' ')} {_quote(name)}" for one, name in named.items())
-    broken = [one for one in body["metrics"] if one["passed"] is False][:_BROKEN_SHOWN]
+    broken = [one for one in body["metrics"] if one["passed"] is False and one["value"] is not None][:_BROKEN_SHOWN]
     lines = [f"{_quote(one['dataset'])}: {_quote(one['metric'])} is {one['value']:.4g} ✗" for one in broken]
     return "\n".join([f"*{_SAID[body['event']].format(**body)}*: {places}", *lines, body["run_url"]])
 
