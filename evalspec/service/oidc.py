@@ -9,6 +9,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from http import HTTPStatus
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
@@ -26,6 +27,8 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 """Signatures with the issuer's private key. `none`, and HMAC with a key that others have, are refused."""
 FETCHES_A_MINUTE = 5
 """How often unknown keys make the server read the issuer's keys again."""
+MOST_LOGINS = 8
+"""How many requests wait for the issuer at once. Anybody can begin a login, and the other requests need threads too."""
 
 _LEEWAY_SECONDS = 30
 _TIMEOUT_SECONDS = 10.0
@@ -55,6 +58,7 @@ class Issuer:
         self._metadata: Mapping[str, Any] = {}
         self._keys: Any = None
         self._fetches = Rates(FETCHES_A_MINUTE)
+        self._asking = BoundedSemaphore(MOST_LOGINS)
 
     def find_failure(self) -> str | None:
         """Return why nobody can log in, or None."""
@@ -187,11 +191,15 @@ class Issuer:
         import httpx
 
         method = "GET" if form is None else "POST"
+        if not self._asking.acquire(blocking=False):
+            raise _explain("it has not answered earlier logins yet")
         try:
             answer = httpx.request(method, _check_address(url), data=form, auth=auth, timeout=_TIMEOUT_SECONDS)
             found = answer.json()
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise _explain(f"{type(error).__name__} at {_quote(url)}") from None
+        finally:
+            self._asking.release()
         if not isinstance(found, dict) or (answer.is_error and "error" not in found):
             raise _explain(f"status {answer.status_code} at {_quote(url)}")
         return found

@@ -133,6 +133,8 @@ def test_parts_and_other_namespaces_are_no_baselines(served, ci, command):
     refused = command("runs", "promote", part.id, "--as", "server:main")
     assert refused.code == 3 and "has a part of the samples" in refused.err
     assert command("runs", "promote", run.id.replace("2", "1", 1), "--as", "server:main").code == 3
+    with served.client("review") as client:
+        assert client.post("/v1/baselines/main", json={"run_id": run.id, "reason": " "}).status_code == 422
     with served.client("admin", namespaces=["docs"]) as other:
         assert other.get("/v1/baselines/main").status_code == 404
         assert other.post("/v1/baselines/main", json={"run_id": run.id}).status_code == 404
