@@ -23,6 +23,10 @@ KNOWN = {
         GITHUB | {"GITHUB_REF": "refs/pull/7/merge", "GITHUB_HEAD_REF": "fix/1"},
         ("fix/1", "abc", "7", "https://github.com/shop/bot/actions/runs/12"),
     ),
+    "github pull_request_target": (
+        GITHUB | {"GITHUB_HEAD_REF": "main"},  # of a fork
+        ("main", "abc", "?", "https://github.com/shop/bot/actions/runs/12"),
+    ),
     "github tag": (GITHUB | {"GITHUB_REF": "refs/tags/v1/2", "GITHUB_RUN_ID": ""}, (None, "abc", None, None)),
     "gitlab": ({"GITLAB_CI": "true", "CI_COMMIT_BRANCH": "main", "CI_COMMIT_SHA": "abc", "CI_JOB_URL": URL},
                ("main", "abc", None, URL)),

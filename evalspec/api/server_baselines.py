@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,6 +120,7 @@ def _find(
     origin = replace(origin, server=server.url)
     branch = {} if wanted.branch is None else {"branch": wanted.branch, "green": str(wanted.is_green).lower()}
     place = f"/v1/baselines/{quote(wanted.name, safe='')}" + (f"?{urlencode(branch)}" if branch else "")
+    folder = quote(origin.name if wanted.branch is None else f"{origin.name}@{wanted.name}", safe="")
     try:
         served = _ask(server, "GET", place, retries=_RETRIES)
     except ServiceError as error:
@@ -128,8 +130,8 @@ def _find(
             return None, replace(origin, problem=inert(str(error)))
         if not error.retryable:
             raise Unmeasurable(f"baseline {origin.name} of {server.url}: {error}") from error
-        return _read_copy(store, origin, str(error), policy.baseline_max_age or _DEFAULT_DAYS, now)
-    return _keep(store, replace(origin, fetched_at=now), served)
+        return _read_copy(store, folder, origin, str(error), policy.baseline_max_age or _DEFAULT_DAYS, now)
+    return _keep(store, folder, replace(origin, fetched_at=now), served)
 
 
 def _read_git(loaded: LoadedManifest, wanted: ServerBaseline, origin: BaselineOrigin, why: str) -> Found:
@@ -155,8 +157,11 @@ def _describe(content: bytes, shown_as: str, origin: BaselineOrigin) -> Baseline
     return replace(origin, run=build_baseline(document, shown_as).run.id, sha256=document["sha256"])
 
 
-def _keep(store: RunStore, origin: BaselineOrigin, served: ServedBaseline) -> Found:
-    """Keep a copy of what the server sent, which is used if the server does not answer the next time."""
+def _keep(store: RunStore, folder: str, origin: BaselineOrigin, served: ServedBaseline) -> Found:
+    """Keep a copy of what the server sent, which is used if the server does not answer the next time.
+
+    `folder`: its name among the baselines of the store.
+    """
     shown = f"{origin.server}: baseline {origin.name}"
     try:
         content = served.document.encode()
@@ -165,22 +170,19 @@ def _keep(store: RunStore, origin: BaselineOrigin, served: ServedBaseline) -> Fo
         raise Unmeasurable(f"{shown}: the server sent something else; check EVALSPEC_TO") from error
     by, at = inert(served.promoted_by), inert(served.promoted_at)
     found = replace(found, run=inert(found.run or ""), promoted_by=by, promoted_at=at)
-    path = keep_baseline(store.root, _name_folder(origin), found.sha256 or "", content)
+    path = keep_baseline(store.root, folder, found.sha256 or "", content)
     with store_errors(path):
         replace_file(path.with_name(_ORIGIN), [encode(found)], mode=PRIVATE_FILE)
         for other in set(path.parent.glob("*.json")) - {path}:
-            if time.time() - other.stat().st_mtime > _IN_USE_SECONDS:
-                other.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # another run removed it
+                if time.time() - other.stat().st_mtime > _IN_USE_SECONDS:
+                    other.unlink()
     return path, found
 
 
-def _name_folder(origin: BaselineOrigin) -> str:
-    return quote(origin.name, safe="")
-
-
-def _read_copy(store: RunStore, origin: BaselineOrigin, error: str, most_days: int, now: str) -> Found:
-    """Return the copy that an earlier run kept, unless it is too old."""
-    folder = store.root / BASELINES / _name_folder(origin)
+def _read_copy(store: RunStore, name: str, origin: BaselineOrigin, error: str, most_days: int, now: str) -> Found:
+    """Return the copy that an earlier run kept, unless it is too old. `name`: of its folder."""
+    folder = store.root / BASELINES / name
     why = f"{origin.server} did not answer ({inert(error)})"
     try:
         kept = decode((folder / _ORIGIN).read_bytes(), type=built(BaselineOrigin))

@@ -165,8 +165,8 @@ class PooledRun(Record, frozen=True):
 class CiBuild(Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
     """The CI build that evaluated or pushed a run. None: the CI service does not say.
 
-    `commit`: what was checked out, which for a pull request may be its merge commit. `pull_request`: its number.
-    `url`: the page of the build.
+    `commit`: what was checked out, which for a pull request may be its merge commit. `pull_request`: its number, `?` if
+    that is unknown. `url`: the page of the build.
     """
 
     service: str

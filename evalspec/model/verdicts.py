@@ -238,4 +238,5 @@ def count_days(moment: str | None, now: str | None) -> int | None:
 
 def _say_age(moment: str | None, now: str | None) -> str:
     days = count_days(moment, now)
-    return f"on {(moment or '')[:10]}" + ("" if days is None else f", {counted(days, 'day')} ago")
+    said = "" if days is None else f", {counted(max(days, 0), 'day')} ago"  # the server's clock may be ahead
+    return f"on {(moment or '')[:10]}{said}"

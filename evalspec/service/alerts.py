@@ -28,7 +28,7 @@ from evalspec.service.jobs import create_id, lock_namespace
 from evalspec.service.logs import log_event, log_exception
 from evalspec.service.origins import describe_address
 from evalspec.service.problems import ApiProblem
-from evalspec.service.run_index import RunFilter, RunIndex
+from evalspec.service.run_index import FUTURE_SECONDS, RunFilter, RunIndex
 from evalspec.service.settings import ServiceSettings
 from evalspec.service.tables import ALERTS, PROJECTS
 from evalspec.service.timestamps import render_time
@@ -40,7 +40,8 @@ FIRST_RETRY_SECONDS = 5.0
 _LONGEST_PAUSE = 3600.0
 _LEASE_SECONDS = 120.0
 """How long an alert that is being sent waits for its sender. Longer than looking up a name and sending take."""
-_RUNS_LOOKED_AT, _RUNS_AT_FIRST = 50, 5000
+_RUNS_LOOKED_AT, _MOST_RUNS = 500, 5000
+"""How many of the newest runs are looked at: a run that took long is pushed when many others have begun since."""
 _MOST_BRANCHES = 1000
 """How many states are kept. Of a branch that rests longer than so many others, the next run is like its first."""
 _METRICS_SENT, _BROKEN_SHOWN = 50, 5
@@ -89,8 +90,12 @@ def queue_alerts(engine: Engine, settings: ServiceSettings, index: RunIndex, nam
     """
     with reading(engine) as connection:
         known = connection.execute(_select_known(namespace)).scalar_one()
-    runs = index.list(RunFilter(status=RunStatus.FINISHED), _RUNS_LOOKED_AT if known else _RUNS_AT_FIRST)[::-1]
-    new = [run for run in runs if _is_news(known, run)]
+    wanted = RunFilter(status=RunStatus.FINISHED, until=time.time() + FUTURE_SECONDS)
+    new: list[RunEntry] = []
+    for most in (_RUNS_LOOKED_AT, _MOST_RUNS) if known else (_MOST_RUNS,):
+        new = [run for run in index.list(wanted, most)[::-1] if _is_news(known, run)]
+        if len(new) < most:
+            break
     if known and not new:
         return
     found = {run.id: set(_list_findings(index, run)) for run in new if known}
@@ -125,7 +130,12 @@ def _select_known(namespace: str) -> Select[Any]:
 
 
 def _find_key(run: RunEntry) -> str:
-    return compute_digest([run.manifest, run.origin.branch])[:32]
+    """Return the state's key. A fork's branch may be named like one here, so pull requests have states of their own."""
+    return compute_digest([run.manifest, run.origin.branch, *filter(None, [_find_pull_request(run)])])[:32]
+
+
+def _find_pull_request(run: RunEntry) -> str | None:
+    return None if run.origin.ci is None else run.origin.ci.pull_request
 
 
 def _is_news(known: Mapping[str, Any] | None, run: RunEntry) -> bool:
@@ -162,6 +172,7 @@ def _describe_run(settings: ServiceSettings, namespace: str, run: RunEntry, prev
         "project": namespace,
         "manifest": _name(run.manifest),
         "branch": _name(run.origin.branch),
+        "pull_request": _name(_find_pull_request(run)),
         "run_id": run.id,
         "run_url": f"{settings.public_url or describe_address(settings)}/runs/{quote(run.id)}{query}",
         "verdict": run.verdict,
@@ -185,8 +196,9 @@ _SAID = {
 
 def _render_text(body: Mapping[str, Any]) -> str:
     """Return the alert in words for chats. In the markup of Slack, names are code, so nothing in them is obeyed."""
-    places = ", ".join(f"{one} {_quote(body[one])}" for one in ("project", "branch", "manifest") if body[one])
-    broken = [one for one in body["metrics"] if one["passed"] is False][:_BROKEN_SHOWN]
+    named = {one: body[one] for one in ("project", "branch", "pull_request", "manifest") if body[one]}
+    places = ", ".join(f"{one.replace('_', ' ')} {_quote(name)}" for one, name in named.items())
+    broken = [one for one in body["metrics"] if one["passed"] is False and one["value"] is not None][:_BROKEN_SHOWN]
     lines = [f"{_quote(one['dataset'])}: {_quote(one['metric'])} is {one['value']:.4g} ✗" for one in broken]
     return "\n".join([f"*{_SAID[body['event']].format(**body)}*: {places}", *lines, body["run_url"]])
 

@@ -1,7 +1,9 @@
 """Routes of baselines: promote a run under a name, list who promoted what, and send the document that gates use."""
 
 import threading
+import time
 from http import HTTPStatus
+from pathlib import PurePath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query
@@ -22,7 +24,7 @@ from evalspec.service.database import read_clock, reading, writing
 from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.problems import ApiProblem, not_found
-from evalspec.service.run_index import RunFilter
+from evalspec.service.run_index import FUTURE_SECONDS, RunFilter
 from evalspec.service.tables import BASELINES
 from evalspec.service.timestamps import render_time
 from evalspec.service.tokens import Scope
@@ -54,7 +56,7 @@ class PromotionRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"run_id": RUN_ID}]})
     run_id: str = Field(max_length=100)
     add: bool = Field(False, description="Add its attempts to the baseline, which must measure the same.")
-    reason: str | None = Field(None, max_length=1000, description="Why its losses are accepted: it is the anchor too.")
+    reason: str | None = Field(None, max_length=1000, pattern=r"\S", description="Why its losses are accepted: it is the anchor too.")
 
 
 class Promotion(BaseModel):
@@ -91,8 +93,9 @@ def list_promotions(engine: Engine, namespace: str, limit: int = 50, **wanted: s
 def _read_rows(engine: Engine, namespace: str, limit: int, **wanted: str | None) -> list[Any]:
     equal = [BASELINES.c[name] == value for name, value in wanted.items() if value is not None]
     found = select(BASELINES).where(BASELINES.c.namespace == namespace, *equal)
-    with reading(engine) as connection:
-        return list(connection.execute(found.order_by(BASELINES.c.at.desc(), BASELINES.c.number.desc()).limit(limit)))
+    order = (BASELINES.c.number,) if wanted.get("name") else (BASELINES.c.at, BASELINES.c.number)
+    with reading(engine) as connection:  # of one name, the last promotion counts, also if the clock was set back
+        return list(connection.execute(found.order_by(*(column.desc() for column in order)).limit(limit)))
 
 
 def _describe(row: Any) -> Promotion:
@@ -129,8 +132,7 @@ def get_baseline(
         raise not_found(
             f"there is no baseline '{name}'", f"promote a pushed run: evalspec runs promote RUN --as server:{name}"
         )
-    datasets = {one.name for one in promoted.run.datasets}
-    newest = None if branch is None else _find_newest(access, branch, datasets, is_green=green)
+    newest = None if branch is None else _find_newest(access, branch, row.run_id, is_green=green)
     return _answer(row, promoted if newest is None else _compute(access, newest.id, promoted))
 
 
@@ -177,15 +179,39 @@ def _read_promoted(access: Access, name: str) -> tuple[Any, Baseline | None]:
     return row, build_baseline(parse_document(read_bytes(path), path.name), path.name)
 
 
-def _find_newest(access: Access, branch: str, datasets: set[str], *, is_green: bool) -> RunEntry | None:
-    """Return the newest whole run of a branch with some datasets."""
-    wanted = RunFilter(VerdictStatus.PASS if is_green else None, RunStatus.FINISHED, branch=branch)
+def _find_newest(access: Access, branch: str, anchor: str, *, is_green: bool) -> RunEntry | None:
+    """Return the newest whole run of a branch that measured the same as the promoted run `anchor`.
+
+    None without one, or if the promoted run is gone. Left out are runs of other manifests; builds of pull requests,
+    because a fork has a branch of any name; and runs of the future, which would be the newest until then.
+    """
+    try:
+        promoted = access.runs.find(anchor)
+    except ApiProblem:
+        return None
+    verdict = VerdictStatus.PASS if is_green else None
+    until = time.time() + FUTURE_SECONDS
+    wanted = RunFilter(verdict, RunStatus.FINISHED, branch=branch, until=until)
+    measured = _list_series(promoted)
     fitting = (
         entry
         for entry in access.runs.list(wanted, _CANDIDATES)
-        if not entry.partial and entry.verdict in _WHOLE and datasets <= {one.name for one in entry.datasets}
+        if not entry.partial and entry.verdict in _WHOLE and measured.items() <= _list_series(entry).items()
+        if _may_be_one(entry.manifest, promoted.manifest)
+        if entry.origin.ci is None or entry.origin.ci.pull_request is None
     )
     return next(fitting, None)
+
+
+def _may_be_one(first: str | None, second: str | None) -> bool:
+    """Return whether two manifests may be the same. Absolute paths differ by machine, so only their names count."""
+    one, other = PurePath(first or ""), PurePath(second or "")
+    return one == other or (one.name == other.name and (one.is_absolute() or other.is_absolute()))
+
+
+def _list_series(entry: RunEntry) -> dict[tuple[str, str], str | None]:
+    """Return what each metric of a run measured. See ListedValue."""
+    return {(one.name, metric): value.series for one in entry.datasets for metric, value in one.metrics.items()}
 
 
 def _compute(

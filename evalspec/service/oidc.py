@@ -9,6 +9,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from http import HTTPStatus
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
@@ -19,13 +20,15 @@ from evalspec.inputs.manifest.references import References
 from evalspec.service.problems import ApiProblem
 from evalspec.service.rates import Rates
 from evalspec.service.settings import OidcSettings
-from evalspec.service.tokens import ProjectRole
+from evalspec.service.tokens import ProjectRole, fold_user
 from evalspec.targets.http.routes import is_loopback
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519")
 """Signatures with the issuer's private key. `none`, and HMAC with a key that others have, are refused."""
 FETCHES_A_MINUTE = 5
 """How often unknown keys make the server read the issuer's keys again."""
+MOST_LOGINS = 8
+"""How many requests wait for the issuer at once. Anybody can begin a login, and the other requests need threads too."""
 
 _LEEWAY_SECONDS = 30
 _TIMEOUT_SECONDS = 10.0
@@ -55,6 +58,7 @@ class Issuer:
         self._metadata: Mapping[str, Any] = {}
         self._keys: Any = None
         self._fetches = Rates(FETCHES_A_MINUTE)
+        self._asking = BoundedSemaphore(MOST_LOGINS)
 
     def find_failure(self) -> str | None:
         """Return why nobody can log in, or None."""
@@ -155,7 +159,8 @@ class Issuer:
         from joserfc.jwk import KeySet
 
         if self._keys is None or (is_outdated and self._fetches.take("") is None):
-            found = self._fetch(self._read_metadata().get("jwks_uri")).get("keys", [])
+            keys = self._fetch(self._read_metadata().get("jwks_uri")).get("keys")
+            found = [key for key in keys if isinstance(key, dict)] if isinstance(keys, list) else []
             signing = [key for key in found if key.get("kty") in _KEY_TYPES and key.get("use", "sig") == "sig"]
             self._keys = KeySet.import_key_set({"keys": signing})
         return self._keys
@@ -165,14 +170,14 @@ class Issuer:
         user = claims.get(settings.user_claim)
         if not isinstance(user, str) or not user.strip() or not user.isprintable() or len(user) > _LONGEST_USER:
             raise _refuse(f"the ID token has no claim {settings.user_claim} with a name")
-        if settings.user_claim == "email":
-            if claims.get("email_verified", True) not in (True, "true"):
-                raise _refuse("the issuer has not verified the address")
-            user = user.lower()
+        if settings.user_claim == "email" and claims.get("email_verified") not in (True, "true"):
+            fix = "if people cannot change it there, serve --oidc-user-claim names another claim, such as sub"
+            raise _refuse(f"the issuer does not say that it has verified the address; {fix}")
+        user = fold_user(user)
         if settings.role_claim is None:
             return Identity(user, None)
-        given = claims.get(settings.role_claim, ())
-        values = {given} if isinstance(given, str) else set(map(str, given))
+        given = claims.get(settings.role_claim)
+        values = {str(one) for one in (given if isinstance(given, list) else [given]) if one is not None}
         granted: dict[str, ProjectRole] = {}
         for value, namespace, role in settings.grants:
             if value in values:
@@ -186,11 +191,15 @@ class Issuer:
         import httpx
 
         method = "GET" if form is None else "POST"
+        if not self._asking.acquire(blocking=False):
+            raise _explain("it has not answered earlier logins yet")
         try:
             answer = httpx.request(method, _check_address(url), data=form, auth=auth, timeout=_TIMEOUT_SECONDS)
             found = answer.json()
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise _explain(f"{type(error).__name__} at {_quote(url)}") from None
+        finally:
+            self._asking.release()
         if not isinstance(found, dict) or (answer.is_error and "error" not in found):
             raise _explain(f"status {answer.status_code} at {_quote(url)}")
         return found

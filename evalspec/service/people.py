@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, delete, select, update
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.service.database import read_clock, reading, writing
 from evalspec.service.tables import PEOPLE, ROLES
-from evalspec.service.tokens import EVERYWHERE, ProjectRole
+from evalspec.service.tokens import EVERYWHERE, ProjectRole, fold_user
 
 _IS_ADMIN = (ROLES.c.namespace == EVERYWHERE) & (ROLES.c.role == ProjectRole.ADMIN)
 
@@ -40,6 +40,7 @@ def welcome(
     engine: Engine, user: str, roles: Mapping[str, ProjectRole] | None = None, default: ProjectRole | None = None
 ) -> None:
     """Record a login. `roles`: replace the person's. `default`: the role everywhere, if these are none or it is new."""
+    user = fold_user(user)
     with writing(engine) as connection:
         is_new = _add_person(connection, user)
         now = read_clock(connection)
@@ -58,6 +59,7 @@ def set_role(engine: Engine, user: str, namespace: str, role: ProjectRole | None
     Raises:
         InvalidInput: Nobody would be admin of every namespace any more.
     """
+    user = fold_user(user)
     with writing(engine) as connection:
         had = _count_admins(connection)
         _add_person(connection, user)
@@ -72,12 +74,14 @@ def set_disabled(engine: Engine, user: str, *, is_disabled: bool) -> None:
     """Disable a person, whose sessions and tokens are invalid from then on, or enable them again.
 
     Raises:
-        InvalidInput: Nobody would be admin of every namespace any more.
+        InvalidInput: Nobody would be admin of every namespace any more, or there is no such person.
     """
     with writing(engine) as connection:
         had = _count_admins(connection)
         moment = read_clock(connection) if is_disabled else None
-        connection.execute(update(PEOPLE).where(PEOPLE.c.user == user).values(disabled_at=moment))
+        changed = update(PEOPLE).where(PEOPLE.c.user == fold_user(user)).values(disabled_at=moment)
+        if not connection.execute(changed).rowcount:
+            raise InvalidInput(f"nobody is named '{user}'", "the list of people has every name")
         _keep_an_admin(connection, had)
 
 

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from evalspec.runs.store.pushed_runs import (
 from evalspec.runs.store.run_log import LOCK_NAME
 from evalspec.runs.store.run_store import is_run_name, prepare_root, read_timestamp
 from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.run_index import FUTURE_SECONDS
 from evalspec.service.settings import Project
 from evalspec.service.stores import require_store
 
@@ -49,8 +50,6 @@ _REPLACEABLE_SECONDS = 180.0
 """How long a push has to rest before a new one may take its place. A request with a chunk ends within a minute."""
 _LONGEST_WAIT = 60.0
 _LONGEST_RUN_ID = 64
-_AHEAD = timedelta(minutes=10)
-"""How far clocks may differ. The ids of later runs of the store have to follow that of a pushed one."""
 _CHECK_SECONDS = 300
 _LOCK_SECONDS = 2.0
 _STATE_NAME = "push.json"
@@ -134,7 +133,7 @@ def _check_run_id(run_id: str) -> None:
     fault = None
     if moment is None:
         fault = "not the id of a run"
-    elif moment > datetime.now(UTC) + _AHEAD:
+    elif moment.timestamp() > time.time() + FUTURE_SECONDS:  # the ids of later runs have to follow
         fault = "a run of the future; set the clock of the machine that evaluated it"
     if fault is not None:
         errors = [{"field": "run_id", "message": fault}]

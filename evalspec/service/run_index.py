@@ -44,6 +44,9 @@ _ROWS_AT_ONCE = 50
 _BRANCHES = 50
 _SIGNED = (DESCRIPTION_NAME, REPORT_NAME, LOG_NAME)
 
+FUTURE_SECONDS = 600.0
+"""How far clocks of machines may differ. A run that began later than that is of a clock that is wrong."""
+
 
 class RunFilter(Struct, frozen=True):
     """Which runs to list. None: any. `branch`: NO_BRANCH for runs without one. `since`, `until`: seconds since 1970.

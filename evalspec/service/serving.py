@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain
 from logging import ERROR, WARNING
 from pathlib import Path
 
@@ -23,9 +24,12 @@ from sqlalchemy.engine import make_url
 from evalspec.api.baseline_files import find_baselines
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem, StoreError
 from evalspec.base.plural import counted
+from evalspec.curation.labels.files import list_labelled_runs
 from evalspec.inputs.manifest.loader import load_manifest
-from evalspec.model.typed_json import parse_document, read_bytes
-from evalspec.runs.store.run_store import read_timestamp
+from evalspec.model.base import Record
+from evalspec.model.fingerprints import PooledRun
+from evalspec.model.typed_json import convert, parse_document, read_bytes
+from evalspec.runs.store.run_store import BASELINES, read_timestamp
 from evalspec.service import alerts, audit, jobs
 from evalspec.service.app import create_app
 from evalspec.service.connections import ServiceConnection, listen
@@ -320,14 +324,16 @@ def _delete_runs(engine: Engine, project: Project, days: int) -> None:
 
 
 def _list_older(project: Project, oldest: datetime) -> list[Path]:
-    """Return the project's runs that began before `oldest`, without labelled and promoted ones.
+    """Return the project's runs that began before `oldest`, without promoted ones and those with labels of any kind.
 
     Raises:
         InvalidInput: A baseline cannot be read, so nobody knows which run it needs.
     """
     store = project.store
     found = [run for run in store.list_all() if (moment := read_timestamp(run)) is not None and moment < oldest]
-    kept = {run.name for run in store.labels().values()} | set(_list_promoted(project)) if found else set()
+    if not found:
+        return []
+    kept = {*(run.name for run in store.labels().values()), *list_labelled_runs(store.root), *_list_promoted(project)}
     return [run for run in found if run.name not in kept]
 
 
@@ -341,17 +347,29 @@ def _delete_run(engine: Engine, project: Project, folder: Path) -> None:
     audit.record(engine, "retention", namespace=project.namespace, target=folder.name)
 
 
+class _Pool(Record, frozen=True):
+    runs: tuple[PooledRun, ...] = ()
+
+
+class _Scores(Record, frozen=True):
+    """What a baseline says about its runs."""
+
+    run_id: str
+    fingerprint: _Pool = _Pool()
+    anchor: "_Scores | None" = None
+
+
 def _list_promoted(project: Project) -> Iterator[str]:
-    """Yield the runs whose scores a baseline of the project has.
+    """Yield the runs whose scores a baseline of the project or of this server has, also in its anchor.
 
     Raises:
-        InvalidInput: A baseline cannot be read, so nobody knows which run it needs.
+        InvalidInput: A baseline cannot be read, so nobody knows which runs it needs.
     """
-    for path in find_baselines(project.folder):
-        name = parse_document(read_bytes(path), str(path)).get("runId")
-        if not isinstance(name, str):
-            raise InvalidInput(f"{path}: this baseline names no run", "promote a run again, or remove it")
-        yield name
+    for path in chain(find_baselines(project.folder), find_baselines(project.root / BASELINES)):
+        scores: _Scores | None = convert(parse_document(read_bytes(path), str(path)), _Scores, str(path))
+        while scores is not None:
+            yield from (scores.run_id, *(one.id for one in scores.fingerprint.runs))
+            scores = scores.anchor
 
 
 def _delete_jobs(engine: Engine, project: Project, days: int) -> None:

@@ -37,6 +37,7 @@ from evalspec.service.tokens import (
     Scope,
     create_token,
     find_caller,
+    fold_user,
     list_tokens,
     parse_id,
     revoke_token,
@@ -169,11 +170,11 @@ def change_person(
     place: Annotated[Literal["here", "everywhere"], Form()] = "here",
 ) -> Response:
     """Change the role of a person here or everywhere, or disable or enable them."""
-    name = user.strip().lower() if "@" in user else user.strip()
+    name = fold_user(user)
     is_state = role in ("disable", "enable")
     if (is_state or place == "everywhere") and not _rules_all(visit):
         raise ApiProblem(HTTPStatus.FORBIDDEN, "this needs the role admin in every project")
-    if role == "disable" and name == visit.access.caller.user:
+    if role == "disable" and name == fold_user(visit.access.caller.user):
         return _render_people(visit, "you cannot disable yourself")
     if not name or not name.isprintable():
         return _render_people(visit, "write an address or a name on one line")

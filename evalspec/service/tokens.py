@@ -68,6 +68,11 @@ SCOPES = {
 """The scopes of each role."""
 
 
+def fold_user(name: str) -> str:
+    """Return a user as roles and disabled people are stored: addresses in lower case."""
+    return name.strip().lower() if "@" in name else name.strip()
+
+
 def _include(scopes: Collection[Scope]) -> frozenset[Scope]:
     return frozenset().union(*(_INCLUDED[own] for own in scopes))
 
@@ -142,7 +147,8 @@ def find_caller(engine: Engine, token: str, kind: str = TOKEN) -> Caller | None:
         row = connection.execute(select(TOKENS).where(TOKENS.c.id == id, TOKENS.c.kind == kind)).first()
         if row is None or not compare_digest(row.hash, _hash(secret)):
             return None
-        people = select(PEOPLE.c.user).where(PEOPLE.c.user.in_([row.user, row.granted_by or row.user]))
+        named = {fold_user(one) for one in (row.user, row.granted_by) if one is not None}
+        people = select(PEOPLE.c.user).where(PEOPLE.c.user.in_(named))
         is_disabled = connection.execute(people.where(PEOPLE.c.disabled_at.is_not(None))).first() is not None
         if is_disabled or row.revoked_at is not None or row.expires_at <= read_clock(connection):
             return None

@@ -156,6 +156,44 @@ def test_a_change_of_a_branch_is_sent_once(alerting, receiver, add_run):
     assert receiver.ids == [down["id"], up["id"]], "neither the runs without a change nor a restart send another"
 
 
+def test_neither_a_fork_nor_a_wrong_clock_changes_a_branch(alerting, receiver, add_run, projects):
+    alerting(receiver.url)
+    with building("main"):
+        ahead = projects["shop"] / ".evalspec/runs" / add_run().id
+        ahead.rename(ahead.with_name(f"2099{ahead.name[4:]}"))
+        add_run()
+    with building("main", "7"):
+        add_run("Rome")
+        add_run()
+    with building("main"):
+        failed = add_run("Rome")
+    pull, own = wait_for(lambda: receiver.bodies[1:] and receiver.bodies)
+    assert (pull["branch"], pull["pull_request"], pull["verdict"]) == ("main", "7", "PASS")
+    assert "branch `main`, pull request `7`, manifest" in pull["text"]
+    assert (own["run_id"], own["pull_request"], own["previous_verdict"]) == (failed.id, None, "PASS")
+
+
+def test_no_change_is_missed_among_many_runs(alerting, receiver, add_run, monkeypatch):
+    for branch in ("main", "other"):
+        with building(branch):
+            add_run()
+    alerting(receiver.url).stop()
+    monkeypatch.setattr(alerts, "_RUNS_LOOKED_AT", 1)
+    for branch in ("main", "other"):
+        with building(branch):
+            add_run("Rome")
+    alerting(receiver.url)
+    assert {one["branch"] for one in wait_for(lambda: receiver.bodies[1:] and receiver.bodies)} == {"main", "other"}
+
+
+def test_a_report_without_a_value_stops_no_alert():
+    """As another version of evalspec may write it. The server shows such a report as it is."""
+    broken = {"dataset": "qa", "metric": "exact_match", "value": None, "passed": False}
+    body = dict.fromkeys(("branch", "pull_request", "manifest", "previous_verdict"), "x")
+    body |= {"event": "verdict_changed", "project": "shop", "verdict": "FAIL", "run_url": "u", "metrics": [broken]}
+    assert "exact_match" not in alerts._render_text(body)
+
+
 def test_names_cannot_write_markup_or_move_the_cursor(alerting, receiver, add_run, projects):
     manifest = projects["shop"] / "agent.yaml"
     content = yaml.safe_load(manifest.read_text())

@@ -1,6 +1,7 @@
 """Logins at an identity provider: what opens a session, and what does not."""
 
 import base64
+import threading
 from hashlib import sha256
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,6 +15,7 @@ from evalspec.service.audit import list_entries
 from evalspec.service.settings import OidcSettings
 from evalspec.service.tokens import EVERYWHERE, ProjectRole
 from servers.oidc_issuer import CLIENT, OidcIssuer
+from servers.service import wait_for
 
 PAGE = {"Accept": "text/html"}
 
@@ -91,6 +93,7 @@ WRONG = {
     "no subject": {"sub": None},
     "no address": {"email": None},
     "an unverified address": {"email_verified": False},
+    "an address that may be verified": {"email_verified": None},
 }
 
 
@@ -157,8 +160,25 @@ def test_a_claim_sets_the_roles_at_each_login(browse, issuer, engine):
     assert roles() == {EVERYWHERE: "viewer", "shop": "admin"}
     issuer.claims = {"groups": "leads"}
     assert roles() == {"shop": "editor"}
-    issuer.claims = {}
-    assert roles() == {}
+    for groups in (None, 7, {"leads": 1}, [["leads"]]):
+        issuer.claims = {"groups": groups}
+        assert roles() == {}
+
+
+def test_an_issuer_that_is_slow_takes_few_threads(browse, issuer, client):
+    released, answer = threading.Event(), issuer.answer
+    issuer.answer = lambda path: (len(issuer.asked) > oidc.MOST_LOGINS or released.wait()) and answer(path)
+    browser = browse()
+    waiting = [threading.Thread(target=browser.get, args=("/login/start",)) for _ in range(oidc.MOST_LOGINS)]
+    for one in waiting:
+        one.start()
+    wait_for(lambda: len(issuer.asked) == oidc.MOST_LOGINS)
+    refused = browser.get("/login/start")
+    assert (refused.status_code, "earlier logins" in refused.text) == (503, True)
+    released.set()
+    for one in waiting:
+        one.join()
+    assert browser.get("/login/start").status_code == 303
 
 
 def test_an_issuer_that_does_not_answer_stops_logins_only(browse, issuer, client):

@@ -25,9 +25,10 @@ DAY = 86_400
 
 @pytest.fixture
 def evaluate(projects):
-    """Make a run of namespace shop that is some days old, and promote it if a path is given."""
+    """Make a run of namespace shop that is some days old, and promote it if a path is given. `anchor`: of that."""
+    runs = {}
 
-    def run(days=0, baseline=None):
+    def run(days=0, baseline=None, anchor=None):
         folder = projects["shop"]
         made = evalspec.evaluate(folder / "agent.yaml", store=folder / ".evalspec")
         if not days:
@@ -36,9 +37,11 @@ def evaluate(projects):
         old = f"{day}{made.id[8:]}"
         place = folder / ".evalspec/runs" / made.id
         place.rename(place.with_name(old))
+        runs[old] = made
         if baseline:
             baseline.parent.mkdir(parents=True)
-            baseline.write_text(render_baseline(Baseline(made)).replace(made.id, old))
+            text = render_baseline(Baseline(made, runs.get(anchor))).replace(made.id, old)
+            baseline.write_text(text if anchor is None else text.replace(runs[anchor].id, anchor))
         return old
 
     return run
@@ -53,6 +56,10 @@ def list_runs(projects):
 def test_retention_deletes_old_runs_except_those_that_are_needed(projects, settings, engine, evaluate):
     old, labelled, used, recent = (evaluate(days) for days in (40, 41, 43, 5))
     promoted = evaluate(42, projects["shop"] / "evals/baselines/main.json")
+    anchor, rated = evaluate(44), evaluate(45)
+    on_server = evaluate(46, projects["shop"] / ".evalspec/baselines/main/0.json", anchor)
+    (projects["shop"] / ".evalspec/verdicts" / rated).mkdir(parents=True)
+    wanted = {labelled, promoted, used, recent, anchor, rated, on_server}
     store = settings.projects["shop"].store
     store.label(store.runs / labelled, "before-rerank")
     open_job = jobs.enqueue(engine, "shop", "run", {}, "a", id=jobs.create_id("run"), calls=1, limits=ServiceLimits(),
@@ -70,16 +77,16 @@ def test_retention_deletes_old_runs_except_those_that_are_needed(projects, setti
     RunIndex(engine, settings.projects["shop"]).rebuild()
     limits = ServiceLimits(retention_days=30)
     purge_expired(engine, ServiceSettings(settings.projects, settings.database))
-    assert len(list_runs(projects)) == 5, "without a retention all are kept"
+    assert len(list_runs(projects)) == 8, "without a retention all are kept"
     found = list_findings(ServiceSettings(settings.projects, settings.database, port=find_free_port(), limits=limits))
     (said,) = (line for line in found if line.startswith("project shop"))
     assert said.endswith("; --retention 30 would delete 2 runs, except those of open jobs")
-    assert len(list_runs(projects)) == 5, "a check deletes nothing"
+    assert len(list_runs(projects)) == 8, "a check deletes nothing"
     purge_expired(engine, ServiceSettings(settings.projects, settings.database, limits=limits))
-    assert list_runs(projects) == {labelled, promoted, used, recent}
+    assert list_runs(projects) == wanted
     with reading(engine) as connection:
         for column in (RUNS.c.id, RUN_DATASETS.c.run_id):
-            assert set(connection.execute(select(column)).scalars()) == {labelled, promoted, used, recent}
+            assert set(connection.execute(select(column)).scalars()) == wanted
         assert {row.id for row in connection.execute(JOBS.select())} == {open_job.id, kept.id}
     assert not log.exists()
     assert [(entry.action, entry.target) for entry in list_entries(engine, "shop")] == [("retention", old)]

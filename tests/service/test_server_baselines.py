@@ -10,11 +10,14 @@ from threading import Thread
 
 import pytest
 import yaml
+from sqlalchemy import update
 
 import evalspec
 from conftest import Project
 from evalspec.base.errors import InvalidInput, Unmeasurable
 from evalspec.runs.store.pushed_runs import PUSHED_NAMES
+from evalspec.service.database import open_database, writing
+from evalspec.service.tables import BASELINES
 from servers.service import wait_for, write_project
 
 GATE = {"baseline": "server:main", "alpha": None, "newFailures": None}
@@ -74,7 +77,7 @@ def push_and_promote(command, run, *more):
 
 def age(folder, days):
     """Let the copy be so many days old."""
-    (path,) = (folder / ".evalspec" / "baselines").glob("*/origin")
+    (path,) = (folder / ".evalspec" / "baselines").glob("server%3Amain/origin")
     origin = json.loads(path.read_bytes())
     origin["fetchedAt"] = (datetime.now(UTC) - timedelta(days=days, hours=1)).isoformat()
     path.write_text(json.dumps(origin))
@@ -97,6 +100,9 @@ def test_a_team_promotes_on_the_server_and_every_gate_uses_that(served, ci, comm
     same, worse = gate(ci), gate(ci, right=3)
     assert (same.verdict, worse.verdict) == ("PASS", "FAIL")
     assert f"baseline server:main: run {first.id}, promoted by ana@example.com on " in the_note(same)
+    with writing(open_database(served.database)) as connection:  # the clock was set back since
+        connection.execute(update(BASELINES).values(at=BASELINES.c.at + 86_400 * 3))
+    assert ", 0 days ago" in the_note(gate(ci))
     planned = command("plan", "agent.yaml")
     assert the_note(same).split(" on ")[0] in " ".join(planned.out.split())
     assert command("rescore", same.id, "agent.yaml").code == 0
@@ -109,7 +115,7 @@ def test_a_team_promotes_on_the_server_and_every_gate_uses_that(served, ci, comm
     assert gate(ci, right=3).verdict == "PASS"
 
     with served.client("read") as client:
-        history = client.get("/v1/baselines").json()["promotions"]
+        history = client.get("/v1/baselines", params={"name": "main"}).json()["promotions"]
         assert [(one["run_id"], one["reason"]) for one in history] == [
             (worse.id, "the new corpus is harder"), (worse.id, None), (first.id, None),
         ]  # fmt: skip
@@ -127,9 +133,24 @@ def test_parts_and_other_namespaces_are_no_baselines(served, ci, command):
     refused = command("runs", "promote", part.id, "--as", "server:main")
     assert refused.code == 3 and "has a part of the samples" in refused.err
     assert command("runs", "promote", run.id.replace("2", "1", 1), "--as", "server:main").code == 3
+    with served.client("review") as client:
+        assert client.post("/v1/baselines/main", json={"run_id": run.id, "reason": " "}).status_code == 422
     with served.client("admin", namespaces=["docs"]) as other:
         assert other.get("/v1/baselines/main").status_code == 404
         assert other.post("/v1/baselines/main", json={"run_id": run.id}).status_code == 404
+
+
+def pass_otherwise(folder, gated):
+    """Runs that pass: one of edited questions, and one of another manifest."""
+    path = folder / "qa.jsonl"
+    known = path.read_bytes()
+    write_project(folder, ciGate=True, thresholds={"exact_match": 0.1})
+    path.write_bytes(known.replace(b'"question', b'"a question'))
+    yield evalspec.evaluate(folder / "agent.yaml", agent=lambda _: "Paris", store=folder / ".evalspec")
+    write_project(folder, ciGate=gated)
+    other = (folder / "agent.yaml").rename(folder / "other.yaml")
+    yield evalspec.evaluate(other, agent=lambda _: "Paris", store=folder / ".evalspec")
+    other.rename(folder / "agent.yaml")
 
 
 def test_the_last_green_run_of_a_branch_has_an_anchor(served, ci, command, monkeypatch):
@@ -143,10 +164,15 @@ def test_the_last_green_run_of_a_branch_has_an_anchor(served, ci, command, monke
     push_and_promote(command, anchor)
     loose = {**LAST_GREEN, "maxDrop": 0.2}
     green = gate(ci, right=5, gated=loose)
-    for run in (green, gate(ci, right=2), gate(ci, sample_size=3)):
+    others = gate(ci, right=2), gate(ci, sample_size=3), *pass_otherwise(ci, loose)
+    with monkeypatch.context() as build:  # of a fork, whose branch may have any name
+        build.setenv("BUILDKITE_PULL_REQUEST", "7")
+        others += (gate(ci, right=5, gated=loose),)
+    assert {run.verdict for run in others[2:]} == {"PASS"}
+    for run in (green, *others):
         assert command("runs", "push", run.id).code == 0
     with served.client("read") as client:
-        wait_for(lambda: green.id in client.get("/v1/runs").text)  # the list is looked at once a second
+        wait_for(lambda: run.id in client.get("/v1/runs").text)  # the list is looked at once a second
     monkeypatch.setenv("BUILDKITE_BRANCH", "feature/ü?")
     assert command("runs", "push", gate(ci).id).code == 0
 
@@ -160,11 +186,33 @@ def test_the_last_green_run_of_a_branch_has_an_anchor(served, ci, command, monke
     assert first.verdict == "FAIL" and f"run {anchor.id}, " in the_note(first), "without one, the anchor alone decides"
 
 
+def test_an_anchor_that_lost_samples_has_to_be_promoted_again(served, ci, command):
+    push_and_promote(command, gate(ci))
+    path = ci / "qa.jsonl"
+    fewer = path.read_bytes().splitlines(keepends=True)[1:]
+
+    def gate_fewer(gated):
+        write_project(ci, ciGate=gated)
+        path.write_bytes(b"".join(fewer))
+        return gate(ci)
+
+    push_and_promote(command, gate_fewer(GATE))
+    assert gate(ci).verdict == "PASS", "somebody promoted a run without the sample"
+    found = gate_fewer(LAST_GREEN)
+    assert (found.verdict, found.exit_code) == ("INCOMPLETE", 3), "nobody promotes the newest run of a branch"
+    assert "the anchor cannot be compared: 1 sample" in found.reasons[0]
+    assert found.reasons[0].endswith("promote a run with --anchor REASON")
+
+
 def test_a_server_that_is_gone_leaves_a_copy_for_some_days(served, ci, command):
     run = gate(ci)
     push_and_promote(command, run)
-    digest = gate(ci).fingerprint.baseline.sha256
+    gate(ci, gated=LAST_GREEN)
+    digest = gate(ci, gated=GATE).fingerprint.baseline.sha256
     served.stop()
+    other = gate(ci, gated={**LAST_GREEN, "anchor": "other"})
+    assert other.reasons[0].endswith("there is no copy of baseline server:last-green/main"), "it is of another anchor"
+    write_project(ci, ciGate=GATE)
     offline = gate(ci)
     assert offline.verdict == "PASS"
     assert all(said in the_note(offline) for said in ("did not answer", "so a copy is used", "0 days ago", digest[:12]))
@@ -175,7 +223,7 @@ def test_a_server_that_is_gone_leaves_a_copy_for_some_days(served, ci, command):
     assert (old.verdict, old.exit_code) == ("INCOMPLETE", 3)
     assert old.reasons[0].endswith("is 15 days old, and ciGate.baselineMaxAge is 14 days")
     assert gate(ci, gated={**GATE, "baselineMaxAge": 15}).verdict == "PASS"
-    (path,) = (ci / ".evalspec" / "baselines").glob("*/*.json")
+    (path,) = (ci / ".evalspec" / "baselines").glob("server%3Amain/*.json")
     path.write_text(path.read_text().replace('"exact_match": 1.0', '"exact_match": 0.0'))
     with pytest.raises(InvalidInput, match="this baseline was edited"):
         gate(ci)

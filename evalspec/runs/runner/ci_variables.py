@@ -11,13 +11,15 @@ _REFS = "refs/"
 _BRANCH_REF = "refs/heads/"
 _PULL_REF = "refs/pull/"
 _REMOTE = "origin/"
+_NO_NUMBER = "?"
 
 
 class _Service(Struct, frozen=True):
     """The variables in which one service says what it builds. The first variable that has a value counts.
 
     `sign`: the variable that only this service sets. `tag`: if it has a value, a tag is built and no branch.
-    `url`: the address of the build; variables are in braces. `query`: added to it.
+    `only_pull`: if it has a value, a pull request is built, also if the number is unknown. `url`: the address of the
+    build; variables are in braces. `query`: added to it.
     """
 
     name: str
@@ -28,6 +30,7 @@ class _Service(Struct, frozen=True):
     url: str
     query: str = ""
     tag: str = ""
+    only_pull: str = ""
 
 
 _SERVICES = (
@@ -38,6 +41,7 @@ _SERVICES = (
         commit="GITHUB_SHA",
         pull_request=("GITHUB_REF",),
         url="{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/actions/runs/{GITHUB_RUN_ID}",
+        only_pull="GITHUB_HEAD_REF",  # GITHUB_REF is the target of pull_request_target
     ),
     _Service(
         "GitLab CI",
@@ -128,7 +132,7 @@ def _find_pull_request(service: _Service, environment: Mapping[str, str]) -> str
         numbers = [part for part in text.split("/") if part.isdecimal()]
         if numbers and (text.startswith(_PULL_REF) or not text.startswith(_REFS)):
             return numbers[-1]
-    return None
+    return _NO_NUMBER if environment.get(service.only_pull) else None
 
 
 def _find_url(service: _Service, environment: Mapping[str, str]) -> str | None:

@@ -25,7 +25,7 @@ from evalspec.model import (
 from evalspec.model.corrections import JudgeCorrection
 from evalspec.model.fingerprints import Fingerprint, SelectionDigest
 from evalspec.model.verdicts import RegressionRule
-from evalspec.verdict.comparison.baseline import Baseline
+from evalspec.verdict.comparison.baseline import Baseline, common_datasets
 from evalspec.verdict.comparison.comparability import list_metric_mismatches, list_model_mismatches
 from evalspec.verdict.comparison.drop_decision import Held, Matched, decide_drop, pair_held
 from evalspec.verdict.comparison.drops import NO_SCORES, PROMOTE, REJUDGE, explain_block, resolve_limits
@@ -71,11 +71,15 @@ def decide_regressions(
     families = _choose(_hold_all(baseline.run, candidate, matched, policy), ComparedWith.BASELINE, only)
     if people and baseline.people and policy.judge.correct is not JudgeCorrection.OFF:
         families = _ask_people(families, policy, baseline.people, people)
+    # Nobody promoted the newest run of a branch, so its anchor has to decide: it may be neither edited nor cut.
+    is_branch = policy.server_baseline is not None and policy.server_baseline.branch is not None
     # What cannot be ruled out is a matter of the baseline alone: the anchor is there for drops.
-    of_anchor = policy.model_copy(update={"regression": RegressionRule.DROP, "new_failures": None, "max_removed": 1.0})
+    eased = {"regression": RegressionRule.DROP, "new_failures": None} | ({} if is_branch else {"max_removed": 1.0})
+    of_anchor = policy.model_copy(update=eased)
     anchored: list[list[Held]] = []
     if baseline.anchor is not None:
-        old = [_match(baseline.anchor, candidate, dataset, policy) for dataset in datasets]
+        gone = _list_gone(baseline.anchor, baseline.run, removed or {}) if is_branch else {}
+        old = [_match(baseline.anchor, candidate, one, of_anchor, gone.get(one.name, ())) for one in datasets]
         anchored = _hold_all(baseline.anchor, candidate, old, of_anchor)
     is_shared = policy.regression is RegressionRule.DROP and any(one.paired for family in anchored for one in family)
     anchored = _choose(anchored, ComparedWith.ANCHOR, only)
@@ -86,8 +90,17 @@ def decide_regressions(
         wanted = [one for one in matched if only is None or (one.after.name, None, ComparedWith.BASELINE) in only]
         shared = policy.model_copy(update={"alpha": policy.alpha and policy.alpha / len(datasets)})
         outcomes += [_count_new_failures(baseline.run, candidate, dataset, shared) for dataset in wanted]
-    outcomes += map(_as_anchored, _decide_all(anchored, of_anchor, ANCHOR_SHARE if is_shared else 1.0))
+    anchored_outcomes = _decide_all(anchored, of_anchor, ANCHOR_SHARE if is_shared else 1.0)
+    outcomes += (_as_anchored(one, is_needed=is_branch) for one in anchored_outcomes)
     return tuple(outcomes)
+
+
+def _list_gone(anchor: Run, newest: Run, removed: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
+    """Return the samples of the anchor that are gone, by dataset: from the newest run of all samples, or since then."""
+    return {
+        old.name: {one.id for one in old.samples} - {one.id for one in new.samples} | {*removed.get(old.name, ())}
+        for old, new in common_datasets(anchor, newest)
+    }
 
 
 def _hold_all(baseline: Run, candidate: Run, matched: Sequence[Matched], policy: CiGate) -> list[list[Held]]:
@@ -154,12 +167,13 @@ def _decide_all(families: Sequence[Sequence[Held]], policy: CiGate, share: float
     return outcomes
 
 
-def _as_anchored(outcome: RegressionOutcome) -> RegressionOutcome:
-    """Return an outcome as that of the anchor. An anchor that cannot be compared any more decides nothing."""
+def _as_anchored(outcome: RegressionOutcome, *, is_needed: bool) -> RegressionOutcome:
+    """Return an outcome as that of the anchor. One that cannot be compared any more decides nothing, unless needed."""
     if outcome.status is not INCOMPLETE:
         return replace(outcome, against=ComparedWith.ANCHOR)
-    reason = f"the anchor cannot be compared: {outcome.reason}"
-    return replace(outcome, against=ComparedWith.ANCHOR, status=NOT_GATED, reason=reason)
+    fix = ". promote a run with --anchor REASON" if is_needed else ""
+    reason = f"the anchor cannot be compared: {outcome.reason}{fix}"
+    return replace(outcome, against=ComparedWith.ANCHOR, status=INCOMPLETE if is_needed else NOT_GATED, reason=reason)
 
 
 def _match(

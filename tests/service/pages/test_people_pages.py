@@ -58,6 +58,17 @@ def test_an_admin_changes_roles_and_disables_people(visit, roles):
     visit(CLEO, "/runs?namespace=docs")
 
 
+def test_an_address_is_disabled_in_every_spelling(visit, roles, engine, client):
+    welcome(engine, "Dora@Example.com")  # as her link of the command line names her
+    token = create_token(engine, "Dora@Example.com", [Scope.READ], ["shop"], 600)
+    headers = {"Authorization": f"Bearer {token}"}
+    shown = re.search(r'value="(dora@[^"]+)"', visit(ANA, "/people?namespace=shop"), re.IGNORECASE)[1]
+    assert client.get("/v1/runs", headers=headers).status_code == 200
+    visit(ANA, "/people?namespace=shop", 303, "POST", user=shown, role="disable")
+    assert client.get("/v1/runs", headers=headers).status_code == 401
+    assert "nobody is named" in visit(ANA, "/people?namespace=shop", 409, "POST", user="x@example.com", role="disable")
+
+
 def test_the_last_admin_stays(visit, roles):
     place = "/people?namespace=shop"
     for role in ("none", "viewer"):
