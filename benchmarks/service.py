@@ -1,6 +1,6 @@
-"""Measure the service: 20 clients read 1,000 runs and one of 100,000 samples, by API and as pages.
+"""Measure the service: 10,000 runs and one of 100,000 samples, read by API and as pages, by one client and by 20.
 
-On SQLite and on PostgreSQL.
+On SQLite and on PostgreSQL. One client shows what a request costs: the median wall time, and CPU time of the server.
 
     python benchmarks/service.py --data /tmp/service-data
 
@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from hashlib import sha256
 from pathlib import Path
 from statistics import median
 
@@ -30,11 +31,17 @@ sys.path.insert(0, str(TESTS))
 import evalspec  # noqa: E402
 from servers.postgres import open_cluster  # noqa: E402
 from servers.service import Server, write_project  # noqa: E402
+from stored_log import seal_line  # noqa: E402
 
 GOALS = {"list": 50, "run": 100, "samples": 100, "runs_page": 100, "run_page": 100, "sample_page": 50}
+"""Milliseconds: of the p95 of 20 clients, and 100 at most of the median of one."""
 PAGES = 10
 """Runs whose pages are visited."""
 SAMPLES, LARGE = 20, 100_000
+EVALUATED = 100
+"""Small runs that are evaluated. The others are copies under ids of their own."""
+REQUESTS = 40
+"""Of each kind, by one client."""
 WORDS = ("refund", "invoice", "plan", "seat", "limit", "token", "export", "region", "backup", "audit", "holiday")
 
 
@@ -63,8 +70,24 @@ def prepare(folder: Path, runs: int) -> None:
         evalspec.evaluate(folder / "agent.yaml", agent=agent, store=store, concurrency=20)
         known = 1
     write_samples(folder, SAMPLES)
-    for _ in range(known, runs + 1):
+    for _ in range(known, min(runs, EVALUATED) + 1):
         evalspec.evaluate(folder / "agent.yaml", agent=agent, store=store)
+    small = sorted((store / "runs").glob("2*"))[1:]
+    for number in range(len(small), runs):
+        copy_run(small[number % EVALUATED], number)
+
+
+def copy_run(run: Path, number: int) -> None:
+    """Copy a run to one with another id, whose report and log agree."""
+    copy = run.with_name(f"{run.name[:-8]}{number:08x}")
+    shutil.copytree(run, copy)
+    report = (run / "report.json").read_bytes().replace(run.name.encode(), copy.name.encode())
+    (copy / "report.json").write_bytes(report)
+    *lines, last = (run / "samples.jsonl").read_bytes().splitlines(keepends=True)
+    record = json.loads(last) | {"run": copy.name, "sha256": sha256(report).hexdigest()}
+    place = record.pop("number")
+    del record["crc"]
+    (copy / "samples.jsonl").write_bytes(b"".join(lines) + seal_line(json.dumps(record), place).encode() + b"\n")
 
 
 class Reader(threading.Thread):
@@ -72,27 +95,29 @@ class Reader(threading.Thread):
 
     def __init__(self, port: int, token: str, runs: list[str], large: str, seconds: float, seed: int) -> None:
         super().__init__()
-        self.port, self.runs, self.large, self.seconds = port, runs, large, seconds
+        self.runs, self.large, self.seconds = runs, large, seconds
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         self.headers = {"Authorization": f"Bearer {token}"}
         self.chosen = random.Random(seed)
         self.took: dict[str, list[float]] = defaultdict(list)
         self.failed: list[str] = []
 
     def run(self) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         began = time.monotonic() + self.chosen.random()
         for n in range(int(self.seconds)):
             time.sleep(max(0.0, began + n - time.monotonic()))
-            kind = self.chosen.choice(list(GOALS))
-            path = getattr(self, f"ask_{kind}")()
-            started = time.perf_counter()
-            connection.request("GET", path, headers=self.headers)
-            answer = connection.getresponse()
-            answer.read()
-            self.took[kind].append(1000 * (time.perf_counter() - started))
-            if answer.status != 200:
-                self.failed.append(f"{answer.status} {path}")
-        connection.close()
+            self.ask(self.chosen.choice(list(GOALS)))
+        self.connection.close()
+
+    def ask(self, kind: str) -> None:
+        path = getattr(self, f"ask_{kind}")()
+        started = time.perf_counter()
+        self.connection.request("GET", path, headers=self.headers)
+        answer = self.connection.getresponse()
+        answer.read()
+        self.took[kind].append(1000 * (time.perf_counter() - started))
+        if answer.status != 200:
+            self.failed.append(f"{answer.status} {path}")
 
     def ask_list(self) -> str:
         return self.chosen.choice(["/v1/runs", "/v1/runs?verdict=NOT_GATED&dataset=qa", "/v1/runs?limit=100"])
@@ -116,6 +141,51 @@ class Reader(threading.Thread):
         return f"/v1/runs/{self.large}/samples?{self.chosen.choice(filters + more).replace(' ', '%20')}"
 
 
+def read_cpu(pid: int) -> float:
+    """The CPU time of a process in ms, in steps of 10."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return 1000 * (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure_alone(server: Server, runs: list[str], large: str) -> dict[str, str]:
+    """What each kind of request costs without others: the median time, and the server's CPU time, in ms."""
+    reader = Reader(server.port, server.token("read"), runs, large, 0, 0)
+    costs = {}
+    for kind in GOALS:
+        before = read_cpu(server.process.pid)
+        for _ in range(REQUESTS):
+            reader.ask(kind)
+        cpu = (read_cpu(server.process.pid) - before) / REQUESTS
+        costs[kind] = f"{median(reader.took[kind]):.0f} / {cpu:.0f}"
+        print_goal(f"median of {kind} for one client", median(reader.took[kind]), 100, " ms")
+    assert not reader.failed, reader.failed[:3]
+    return costs
+
+
+def describe_sizes(folder: Path, database: str, runs: int) -> str:
+    """Bytes for each small run and for each sample of the large one: of the files, the database and the index."""
+    store = folder / ".evalspec"
+    first, *_, last = sorted((store / "runs").glob("2*"))
+    kept = count_bytes(store / "index") / LARGE if (store / "index").exists() else 0
+    rows = f"database {measure_database(database) / runs:,.0f} B a run"
+    sizes = [f"{count_bytes(run) / samples:,.0f} of {samples:,}" for run, samples in ((last, SAMPLES), (first, LARGE))]
+    return f"{rows}; files, B a sample: {', '.join(sizes)}; index of samples {kept:,.0f} B a sample"
+
+
+def count_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def measure_database(url: str) -> int:
+    if url.startswith("sqlite"):
+        return Path(url.removeprefix("sqlite:///")).stat().st_size
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        ((size,),) = connection.execute("SELECT pg_database_size(current_database())").fetchall()
+    return int(size)
+
+
 def read_peak(pid: int) -> float:
     """The peak resident memory of a process in MiB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
@@ -134,6 +204,7 @@ def wait_until_indexed(server: Server, count: int) -> float:
     """Seconds until all runs are listed and the samples of the large one can be read."""
     started = time.perf_counter()
     with server.client("read", namespaces=("shop",)) as client:
+        client.timeout = 900
         listed: list[str] = []
         cursor = None
         while True:
@@ -148,16 +219,20 @@ def wait_until_indexed(server: Server, count: int) -> float:
     return time.perf_counter() - started
 
 
-def measure(folder: Path, database: str, name: str, options: argparse.Namespace) -> list[str]:
+def measure(folder: Path, database: str, name: str, options: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """The row of 20 clients, and that of one."""
     server = Server({"shop": folder}, database, folder / f"{name}.log")
     runs = sorted(path.name for path in (folder / ".evalspec" / "runs").glob("2*"))
     shutil.rmtree(folder / ".evalspec" / "index", ignore_errors=True)
     server.start()
     indexed = wait_until_indexed(server, len(runs))
     peaks = [read_peak(server.process.pid)]
+    print(f"{name}: {read_cpu(server.process.pid) / 1000:.1f} s of CPU time to index {len(runs):,} runs")
+    print(f"{name}: {describe_sizes(folder, database, len(runs))}")
     server.stop()
     start = min(measure_and_stop(server) for _ in range(3))
     server.start()
+    alone = measure_alone(server, runs[1:], runs[0])
     tokens = [server.token("read") for _ in range(options.clients)]
     clients = [
         Reader(server.port, token, runs[1:], runs[0], options.seconds, seed) for seed, token in enumerate(tokens)
@@ -178,7 +253,7 @@ def measure(folder: Path, database: str, name: str, options: argparse.Namespace)
     print_goal(f"{name}: peak memory of the server", peak, 250, " MiB")
     failed = [failure for client in clients for failure in client.failed]
     print(f"{name}: {len(failed)} failed requests {failed[:3]}")
-    return row
+    return row, [name, *alone.values()]
 
 
 def measure_and_stop(server: Server) -> float:
@@ -190,22 +265,25 @@ def measure_and_stop(server: Server) -> float:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--data", type=Path, required=True, help="folder of the data, created on first use")
-    options.add_argument("--runs", type=int, default=1000)
+    options.add_argument("--runs", type=int, default=10_000)
     options.add_argument("--clients", type=int, default=20)
     options.add_argument("--seconds", type=float, default=60)
     given = options.parse_args()
     prepare(given.data, given.runs)
     print(f"{describe_machine('fastapi', 'uvicorn', 'sqlalchemy')}; load {os.getloadavg()[0]:.1f}\n")
-    rows = []
+    measured = []
     database = given.data / "service.db"
     database.unlink(missing_ok=True)
-    rows.append(measure(given.data, f"sqlite:///{database}", "SQLite", given))
+    measured.append(measure(given.data, f"sqlite:///{database}", "SQLite", given))
     with contextlib.suppress(subprocess.CalledProcessError), open_cluster() as cluster:
-        rows.append(measure(given.data, cluster.create_database(), "PostgreSQL", given))
+        measured.append(measure(given.data, cluster.create_database(), "PostgreSQL", given))
     print()
+    many, one = zip(*measured, strict=True)
     print_table(
-        ["database", "ready s", "indexed s", "peak MiB", *(f"{kind} ms p50 / p95 / max" for kind in GOALS)], rows
+        ["database", "ready s", "indexed s", "peak MiB", *(f"{kind} ms p50 / p95 / max" for kind in GOALS)], many
     )
+    print("\nOne client, ms: median / CPU time of the server")
+    print_table(["database", *GOALS], one)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ versions may add keys.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import Enum
 from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct
@@ -365,8 +366,8 @@ def change_texts(value: Changed, change: Change, kept: Collection[str] = NEVER_H
         changed = replace(value, **{name: _change_field(name, part, change, kept) for name, part in parts.items()})
     elif isinstance(value, tuple):
         changed = tuple(change_texts(item, change, kept) for item in value)
-    else:
-        changed = value if value is None or value is UNSET else change(value)
+    else:  # a redacted enum would be a plain string, which no comparison by identity recognizes
+        changed = value if value is None or value is UNSET or isinstance(value, Enum) else change(value)
     return changed  # type: ignore[no-any-return]
 
 

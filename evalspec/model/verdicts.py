@@ -220,7 +220,8 @@ class BaselineOrigin(Record, frozen=True, omit_defaults=True):
 
     def describe(self, now: str | None) -> str:
         """Return the origin in words, with ages at a time in UTC."""
-        promoted = f"promoted by {self.promoted_by} {_say_age(self.promoted_at, now)}" if self.promoted_by else None
+        what = "anchor promoted" if "/" in self.name else "promoted"  # of a branch: nobody promoted its newest run
+        promoted = f"{what} by {self.promoted_by} {_say_age(self.promoted_at, now)}" if self.promoted_by else None
         digest = None if self.sha256 is None else f"sha256 {self.sha256[:12]}"
         fetched = f"fetched {_say_age(self.fetched_at, now)}" if self.copy_of and self.fetched_at else None
         known = (f"run {self.run}" if self.run else None, promoted, fetched, digest)

@@ -128,6 +128,24 @@ def test_the_index_follows_the_files(client, add_run, projects, settings):
     refuses(client.post(f"/v1/runs/{run.id}/cancel"), 409, "not in progress")
 
 
+def test_finished_runs_of_a_large_store_are_looked_at_in_turn(client, add_run, projects, monkeypatch):
+    monkeypatch.setattr(run_index, "_FINISHED_AT_ONCE", 2)
+    runs = [add_run() for _ in range(5)]
+    assert len(ids(client.get("/v1/runs"))) == 5
+    for run in runs:
+        interrupt(folder_of(projects, run))
+    new = add_run()
+
+    def states():
+        return {run["runId"]: run["status"] for run in client.get("/v1/runs").json()["runs"]}
+
+    first, second, third = (list(states().values()) for _ in range(3))
+    assert [found.count("interrupted") for found in (first, second, third)] == [2, 4, 5]
+    assert [found.count("finished") for found in (first, second, third)] == [4, 2, 1], "the new run is listed at once"
+    folder_of(projects, runs[0]).rename(projects["shop"] / "gone")
+    assert runs[0].id not in states() and states()[new.id] == "finished", "so is a run that is gone"
+
+
 def test_reindex_rebuilds_what_the_database_has_wrong(client, add_run, settings, engine):
     run = add_run()
     assert ids(client.get("/v1/runs?verdict=NOT_GATED")) == [run.id]

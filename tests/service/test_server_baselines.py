@@ -178,7 +178,9 @@ def test_the_last_green_run_of_a_branch_has_an_anchor(served, ci, command, monke
 
     found = gate(ci, right=4)
     assert f"baseline server:last-green/main: run {green.id}, " in the_note(found)
+    assert "anchor promoted by ana@example.com" in the_note(found), "nobody promoted the last green run"
     assert found.verdict == "FAIL", "0.17 less than the last green run, and 0.33 less than the anchor"
+    assert command("report", found.id).out.count("exact_match (anchor) ") == 1, "redacting the token keeps what it is"
     assert gate(ci, right=5).verdict == "PASS"
     of_branch = gate(ci, gated={**GATE, "baseline": "server:branch/feature/ü?", "anchor": "main"})
     assert of_branch.verdict == "PASS"
