@@ -45,6 +45,7 @@ def paths(shops):
         "label a reply": f"/runs/{newest}/label?dataset=answers",
         "label a score": f"/runs/{newest}/label?metric=cites&state=beyond",
         "nothing to label": f"/runs/{newest}/label?tag=nobody",
+        "work": "/work",
         "sample": sample_path(newest, "answers", "refunds-4"),
         "failed sample": sample_path(newest, "answers", "billing-7"),
         "ranking": sample_path(newest, "rankings", "q-4"),
