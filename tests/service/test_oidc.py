@@ -1,6 +1,7 @@
 """Logins at an identity provider: what opens a session, and what does not."""
 
 import base64
+from functools import partial
 from hashlib import sha256
 from urllib.parse import parse_qs, urlsplit
 
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from evalspec.service import oidc, people
 from evalspec.service.app import create_app
 from evalspec.service.audit import list_entries
+from evalspec.service.rates import Rates
 from evalspec.service.settings import OidcSettings
 from evalspec.service.tokens import EVERYWHERE, ProjectRole
 from servers.oidc_issuer import CLIENT, OidcIssuer
@@ -111,7 +113,8 @@ def test_a_token_without_the_issuers_signature_is_refused(browse, issuer, header
     assert log_in(browse(default_role="admin"), issuer).status_code == 401
 
 
-def test_rotated_keys_are_read_again_but_not_without_end(browse, issuer):
+def test_rotated_keys_are_read_again_but_not_without_end(browse, issuer, monkeypatch):
+    monkeypatch.setattr(oidc, "Rates", partial(Rates, clock=lambda: 30.0))
     browser = browse(default_role="viewer")
     assert log_in(browser, issuer).status_code == 200
     issuer.key = issuer.new_key("second")

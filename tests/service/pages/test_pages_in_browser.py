@@ -46,6 +46,8 @@ def paths(shops):
         "label a score": f"/runs/{newest}/label?metric=cites&state=beyond",
         "nothing to label": f"/runs/{newest}/label?tag=nobody",
         "work": "/work",
+        "alerts": "/alerts",
+        "baselines": "/baselines",
         "sample": sample_path(newest, "answers", "refunds-4"),
         "failed sample": sample_path(newest, "answers", "billing-7"),
         "ranking": sample_path(newest, "rankings", "q-4"),
