@@ -7,7 +7,7 @@ SITE := build/site
 BIN := $(VENV)/bin
 INSTALL = .ci/install $(BIN)/python $(BIN)/python --constraint constraints.txt
 
-.PHONY: demo demo-service test test-slow test-all faults fuzz chaos chromium postgresql shell-tools export-servers
+.PHONY: demo demo-service test test-slow test-all faults fuzz chaos chromium postgresql shell-tools export-servers oidc-provider
 .PHONY: lint ruff types types-win32 types-darwin prose check docs dist sbom constraints-check clean
 
 demo: $(VENV)/.demo
@@ -34,10 +34,10 @@ test: $(VENV)/.dev
 ALL = $(BIN)/python -m pytest -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --dist worksteal
 
 # With every example of the tests that `make test` ran with fewer.
-test-slow: $(VENV)/.dev chromium postgresql shell-tools export-servers
+test-slow: $(VENV)/.dev chromium postgresql shell-tools export-servers oidc-provider
 	$(ALL) -m 'slow or hypothesis'
 
-test-all: $(VENV)/.dev chromium postgresql shell-tools export-servers
+test-all: $(VENV)/.dev chromium postgresql shell-tools export-servers oidc-provider
 	$(ALL)
 
 # Every triple of agent fault, judge fault and gate; `make test-slow` has every pair.
@@ -95,6 +95,18 @@ export-servers: $(VENV)/.dev
 			--requirement requirements-slim.txt --requirement tests/servers/export_servers.txt && \
 		touch build/export-servers/.ready; } || \
 	echo "MLflow and Phoenix cannot be installed: the tests of exports on them are skipped, and fail where CI is set." >&2
+
+# Logins are tested at a real OpenID provider, which is a package of npm.
+oidc-provider: FROM := tests/servers/oidc_provider
+oidc-provider: TO := build/oidc-provider
+oidc-provider:
+	@[ $(TO)/.ready -nt $(FROM)/package-lock.json ] || \
+	{ echo "Installing oidc-provider for the tests of logins (once)" >&2; \
+		{ command -v npm >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+			DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends nodejs npm; } >/dev/null; } && \
+		mkdir -p $(TO) && cp $(FROM)/package.json $(FROM)/package-lock.json $(TO) && \
+		npm ci --prefix $(TO) --ignore-scripts --no-audit --no-fund --silent && touch $(TO)/.ready; } || \
+	echo "oidc-provider cannot be installed: the test of logins at it is skipped, and fails where CI is set." >&2
 
 lint: ruff types types-win32 types-darwin prose
 

@@ -163,6 +163,7 @@ LEFT_OUT = {
     ),
     "installs packages, or needs installed servers": (
         "tests/reporters/test_export_servers.py",
+        "tests/service/test_real_provider.py",
         "tests/comparison/test_harness_logs.py::test_logs_that_inspect_writes_now",
         "tests/test_slim_install.py",
         "tests/traces/test_instrumented_agents.py",

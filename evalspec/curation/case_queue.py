@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ClassVar, Generic, TypeVar
 
 from evalspec.base.errors import InvalidInput, Problem
@@ -107,6 +107,13 @@ class CaseQueue(ABC, Generic[Key, Case, Done]):
             later = set(self._keys[self._keys.index(key) + 1 :])
             self._skipped += [one for one in self._waiting if one not in later]
             self._waiting = deque(one for one in self._waiting if one in later)
+
+    def keep_only(self, is_wanted: Callable[[Key], bool]) -> None:
+        """Leave out the other cases, before the session begins."""
+        waiting = {*self._waiting}
+        self._keys = [key for key in self._keys if is_wanted(key)]
+        self._waiting = deque(key for key in self._keys if key in waiting)
+        self._before = len(self._keys) - len(self._waiting)
 
     def undo(self) -> Case:
         """Take the last decision back. Its case is the current one again.

@@ -9,6 +9,7 @@ from fastapi import Depends, Header, Request
 from msgspec import Struct, field
 from sqlalchemy import Engine
 
+from evalspec.service.audit import record
 from evalspec.service.oidc import Issuer
 from evalspec.service.origins import SESSION_COOKIE
 from evalspec.service.parameters import refuse_unknown_parameters
@@ -63,6 +64,11 @@ class Access(Struct, frozen=True):
     def runs(self) -> RunIndex:
         """The index of the runs of the namespace."""
         return self.service.runs[self.namespace]
+
+    def record(self, action: str, target: str) -> None:
+        """Add an entry to the audit log of the namespace, about what the caller did."""
+        who = {"user": self.caller.user, "token_id": self.caller.token_id}
+        record(self.engine, action, **who, namespace=self.namespace, target=target)
 
 
 def service_of(request: Request) -> Service:

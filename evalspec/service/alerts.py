@@ -54,6 +54,7 @@ class AlertEvent(StrEnum):
     VERDICT_CHANGED = "verdict_changed"
     JUDGE_DRIFTED = "judge_drifted"
     BUDGET_SPENT = "budget_spent"
+    TEST = "test"
 
 
 class AlertStatus(StrEnum):
@@ -119,9 +120,17 @@ def queue_alerts(engine: Engine, settings: ServiceSettings, index: RunIndex, nam
         connection.execute(update(PROJECTS).where(PROJECTS.c.namespace == namespace).values(alerts=known))
 
 
-def _queue(connection: Connection, body: Mapping[str, Any], now: float) -> None:
+def queue_test(engine: Engine, namespace: str) -> None:
+    """Store an alert that only says that it is a test."""
+    with writing(engine) as connection:
+        now = read_clock(connection)
+        body = {"id": create_id("alert"), "event": AlertEvent.TEST, "at": render_time(now), "project": namespace}
+        _queue(connection, body, now, f"a test of the alerts of project {_quote(namespace)}")
+
+
+def _queue(connection: Connection, body: Mapping[str, Any], now: float, said: str | None = None) -> None:
     row = {"id": body["id"], "namespace": body["project"], "created_at": now, "next_at": now, "attempts": 0}
-    text = msgspec.json.encode({"text": _render_text(body), **body}).decode()
+    text = msgspec.json.encode({"text": said or _render_text(body), **body}).decode()
     connection.execute(ALERTS.insert().values(**row, body=text, status=AlertStatus.PENDING))
 
 

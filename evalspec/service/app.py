@@ -12,6 +12,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from evalspec import __version__
 from evalspec.base.errors import StoreError
 from evalspec.service import (
+    assignments_api,
     baselines_api,
     compare_api,
     datasets_api,
@@ -39,6 +40,7 @@ from evalspec.service.pages import (
     gold_pages,
     labelling_pages,
     labels_pages,
+    project_pages,
     review_pages,
     runs_pages,
     samples_pages,
@@ -60,6 +62,8 @@ ROUTERS = (
     samples_api.ROUTER,
     labels_api.ROUTER,
     labels_api.FILES,
+    assignments_api.ROUTER,
+    assignments_api.GOLD,
     reports_api.ROUTER,
     pushes_api.JSON_ROUTER,
     pushes_api.ROUTER,
@@ -85,6 +89,7 @@ ROUTERS = (
     review_pages.ROUTER,
     datasets_pages.ROUTER,
     upload_pages.ROUTER,
+    project_pages.ROUTER,
 )
 """The routers, in the order in which their routes are tried."""
 

@@ -1,14 +1,19 @@
 """The gold sets of a project, and who the caller is in a set."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from pathlib import Path
 
+from evalspec.base.errors import InvalidInput
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, list_sets, read_config, read_entry, read_set
 from evalspec.curation.gold.layout import SET_FILE
+from evalspec.curation.gold.protocol import assign
 from evalspec.curation.gold.retraction import UNDO_TIME
+from evalspec.curation.gold.reviewers import list_assigned, list_reviewable
 from evalspec.curation.gold.schema import SetFile
 from evalspec.curation.gold.viewer import Viewer, find_viewer
 from evalspec.service.access import Access
+from evalspec.service.people import list_reviewers
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.settings import Project
 
@@ -50,6 +55,33 @@ def find_caller_person(config: SetFile, user: str) -> str | None:
         return user
     emails = {details.email.casefold(): name for name, details in config.people.items() if details.email}
     return emails.get(user.casefold())
+
+
+def list_set_reviewers(access: Access, config: SetFile) -> list[str]:
+    """Return the people of a set who may review in the namespace by their role."""
+    found = (find_caller_person(config, user) for user in list_reviewers(access.engine, access.namespace))
+    return sorted({person for person in found if person is not None})
+
+
+def assign_reviews(access: Access, root: Path, to: str, ids: Sequence[str], count: int = 0) -> list[TripleEntry]:
+    """Ask a person of a set to review triples, and return them. `count`: in place of ids, so many that need it most.
+
+    Nobody is kept from reviewing them too.
+
+    Raises:
+        ApiProblem: 403: The caller is not one of the people of the set.
+        InvalidInput: The person may not review here, or not one of the triples, or none is left.
+    """
+    by, found = require_caller_person(access, root), read_set(root)
+    able = set(list_set_reviewers(access, found.config))
+    if to not in able:
+        fix = f"choose one of the people in {SET_FILE} with the role reviewer, editor or admin; /people gives roles"
+        raise InvalidInput(f"{to} may not review here", fix)
+    free = [entry for entry in list_reviewable(found, to) if to not in list_assigned(entry)]
+    chosen = ids or [entry.id for entry in sorted(free, key=lambda entry: len(list_assigned(entry) & able))[:count]]
+    if not chosen:
+        raise InvalidInput(f"no triple waits for a review by {to}", "choose somebody else")
+    return assign(root, [find_project_triple(root, id).id for id in dict.fromkeys(chosen)], to, by)
 
 
 def find_caller_viewer(found: GoldSet, access: Access) -> Viewer:

@@ -1,7 +1,7 @@
 """What the API and the pages do with labels. The labeller is the user of the token or session."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -13,11 +13,15 @@ from evalspec.base.errors import InvalidInput
 from evalspec.curation.labels.binding import Case, compute_reply_digest
 from evalspec.curation.labels.current import list_current, list_shown
 from evalspec.curation.labels.drawing import LabelDesign
-from evalspec.curation.labels.drawn_session import require_draw
+from evalspec.curation.labels.drawn_session import DrawnSession, require_draw
 from evalspec.curation.labels.exchanging import ImportedLabels, add_labels
+from evalspec.curation.labels.judged_run import CaseFilter
 from evalspec.curation.labels.labelling import CHOSEN, add_label
 from evalspec.curation.labels.records import KEYS, Fault
+from evalspec.curation.labels.session import LabelSession
+from evalspec.inputs.datasets.selection import parse_selection
 from evalspec.model.calibrations import JudgeCalibration
+from evalspec.model.corrections import DrawKind
 from evalspec.model.labels import Answer, Label, LabelStats, LabelVerdict
 from evalspec.service.access import Access
 from evalspec.service.indexed_run import IndexedRun, find_label_files, open_indexed_run
@@ -26,6 +30,17 @@ from evalspec.service.tokens import Scope
 
 SUFFIXES = {"jsonl": ".jsonl", "csv": ".csv"}
 TYPES = {"jsonl": "application/jsonl", "csv": "text/csv; charset=utf-8"}
+
+BEYOND = "beyond"
+"""The state of scores and replies that are beyond a threshold."""
+DRAWS = {
+    "random": DrawKind.RANDOM,
+    "strata": DrawKind.STRATIFIED,
+    "decide": DrawKind.SEQUENTIAL,
+    "new": DrawKind.STRATIFIED,
+}
+"""How replies are drawn that a person scores blindly, by the word of the address."""
+MOST_DIGITS = 9
 
 _MOST_LINES = 5000
 _OF_PLACES = frozenset({"--sample", "--dataset", "--metric"})
@@ -169,3 +184,59 @@ def _explain(access: Access, run_id: str, label: Label) -> Fault | None:
         said = f"'{label.labeller}' is somebody else"
         return KEYS["labeller"], said, "import your own labels, or let an admin import all"
     return None
+
+
+def start_session(run: IndexedRun, by: str, chosen: Mapping[str, str]) -> LabelSession:
+    """Return a session of a person. `chosen`: the filters of an address, as text.
+
+    Raises:
+        InvalidInput: A filter is invalid, or the run stores no texts.
+    """
+    metric = chosen.get("metric")
+    design = read_design(chosen)
+    if design is not None:
+        return DrawnSession(run, by, design)
+    is_limited = chosen.get("state") == BEYOND
+    size = parse_number(chosen.get("size"), "the number of samples")
+    wanted = CaseFilter(
+        metric,
+        tuple(filter(None, [chosen.get("dataset")])),
+        parse_selection(
+            tags=tuple(filter(None, [chosen.get("tag")])),
+            size=size or None,
+            seed=parse_number(chosen.get("seed"), "the seed") or 0,
+        ),
+        failed=is_limited and metric is None,
+        beyond=is_limited and metric is not None,
+    )
+    return LabelSession(run, by, wanted)
+
+
+def read_design(chosen: Mapping[str, str]) -> LabelDesign | None:
+    """Return how the replies are drawn that a person scores blindly; None if they label what is shown.
+
+    Raises:
+        InvalidInput: A number cannot be read, or there is no metric.
+    """
+    if "draw" not in chosen:
+        return None
+    if "metric" not in chosen:
+        raise InvalidInput("choose the metric to score replies by")
+    size = parse_number(chosen.get("size"), "the number of samples")
+    seed = parse_number(chosen.get("seed"), "the seed") or 0
+    datasets = tuple(filter(None, [chosen.get("dataset")]))
+    kind = chosen["draw"]
+    return LabelDesign(chosen["metric"], DRAWS[kind], size or None, seed, datasets, kind == "new")
+
+
+def parse_number(text: str | None, what: str) -> int | None:
+    """Return a number of an address; None without one.
+
+    Raises:
+        InvalidInput: It is not a whole number.
+    """
+    if not text:
+        return None
+    if not text.isdecimal() or len(text) > MOST_DIGITS:
+        raise InvalidInput(f"{what} is not a whole number")
+    return int(text)

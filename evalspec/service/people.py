@@ -36,6 +36,16 @@ def list_people(engine: Engine) -> list[Member]:
         return [Member(**row._asdict(), roles=roles.get(row.user, {})) for row in rows]
 
 
+def list_reviewers(engine: Engine, namespace: str) -> list[str]:
+    """Return who may label and review in a namespace by their role, and is not disabled, by name."""
+    return [
+        one.user
+        for one in list_people(engine)
+        if one.disabled_at is None
+        and {one.roles.get(namespace), one.roles.get(EVERYWHERE)} - {None, ProjectRole.VIEWER}
+    ]
+
+
 def welcome(
     engine: Engine, user: str, roles: Mapping[str, ProjectRole] | None = None, default: ProjectRole | None = None
 ) -> None:

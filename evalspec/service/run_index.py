@@ -21,7 +21,6 @@ from evalspec.base.foreign_text import inert
 from evalspec.model.base import built
 from evalspec.model.listed_runs import DatasetRow, ListedValue, RunEntry, RunKind, RunOrigin, RunStatus
 from evalspec.runs.store.derived import remove_derived
-from evalspec.runs.store.files import store_errors
 from evalspec.runs.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, is_being_written
 from evalspec.runs.store.run_store import is_run_name
 from evalspec.service.database import reading, update_statistics, writing
@@ -33,7 +32,7 @@ from evalspec.service.run_heads import read_entry
 from evalspec.service.run_records import RunHead, TrendPoint
 from evalspec.service.sample_builds import SMALL, SampleBuilds
 from evalspec.service.settings import Project
-from evalspec.service.stores import require_store
+from evalspec.service.stores import list_run_names
 from evalspec.service.tables import RUN_DATASETS, RUNS
 from evalspec.service.timestamps import render_time
 
@@ -209,7 +208,7 @@ class RunIndex:
 
     def _update(self) -> None:
         known = self._read_known() if self._known is None else dict(self._known)
-        existing = _list_names(self._project)
+        existing = list_run_names(self._project)
         for name in sorted(known.keys() - existing):
             self.forget(name)
         found = dict(_sign_runs(self._project, known, self._choose(existing, known)))
@@ -261,20 +260,6 @@ class RunIndex:
 def build_cursor_place(entry: RunEntry) -> tuple[float, str]:
     """Return where the page after a run begins."""
     return entry.moment, entry.id
-
-
-def _list_names(project: Project) -> Set[str]:
-    """Return the names of the runs.
-
-    Raises:
-        StoreError: The project's folder is gone, or cannot be read.
-    """
-    require_store(project)
-    runs = project.store.runs
-    if not runs.is_dir():
-        return set()
-    with store_errors(runs):
-        return {one.name for one in os.scandir(runs) if one.is_dir(follow_symlinks=False) and is_run_name(one.name)}
 
 
 def _sign_runs(project: Project, known: Mapping[str, _Known], names: Iterable[str]) -> Iterator[tuple[str, str]]:

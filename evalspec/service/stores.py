@@ -2,13 +2,13 @@
 
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from sqlalchemy import Engine, Select, select
 
 from evalspec.base.errors import InvalidInput, Problem, StoreError
 from evalspec.runs.store.files import PRIVATE_FILE, store_errors
-from evalspec.runs.store.run_store import prepare_root
+from evalspec.runs.store.run_store import is_run_name, prepare_root
 from evalspec.service.database import read_revision, reading, writing
 from evalspec.service.settings import Project
 from evalspec.service.tables import PROJECTS
@@ -46,6 +46,20 @@ def require_store(project: Project) -> None:
     runs = project.store.runs
     if runs.is_symlink() and not runs.is_dir():
         raise StoreError(f"{runs}: the link leads nowhere. restore the folder that it names")
+
+
+def list_run_names(project: Project) -> Set[str]:
+    """Return the names of the runs of a project.
+
+    Raises:
+        StoreError: The project's folder is gone, or cannot be read.
+    """
+    require_store(project)
+    runs = project.store.runs
+    if not runs.is_dir():
+        return set()
+    with store_errors(runs):
+        return {one.name for one in os.scandir(runs) if one.is_dir(follow_symlinks=False) and is_run_name(one.name)}
 
 
 def create_store_id(project: Project) -> str:

@@ -149,6 +149,22 @@ AUDIT = Table(
 )
 """Who did what: every request that changes something, and every refusal. Ids are random, so they count nothing."""
 
+ASSIGNMENTS = Table(
+    "assignments",
+    METADATA,
+    Column("id", String(48), primary_key=True),
+    Column("namespace", String(64), nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("queue", JSON, nullable=False),
+    Column("people", JSON, nullable=False),
+    Column("each", Integer),
+    Column("user", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Index("assignments_by_namespace", "namespace", "created_at"),
+)
+"""Who is asked to label which replies of a run. `queue`: the filters of the page, as text. `each`: how many people
+label each reply; null: all. `user`: who asked them."""
+
 ALERTS = Table(
     "alerts",
     METADATA,

@@ -189,8 +189,9 @@ def test_no_change_is_missed_among_many_runs(alerting, receiver, add_run, monkey
 def test_a_report_without_a_value_stops_no_alert():
     """As another version of evalspec may write it. The server shows such a report as it is."""
     broken = {"dataset": "qa", "metric": "exact_match", "value": None, "passed": False}
-    body = dict.fromkeys(("branch", "pull_request", "manifest", "previous_verdict"), "x")
-    body |= {"event": "verdict_changed", "project": "shop", "verdict": "FAIL", "run_url": "u", "metrics": [broken]}
+    names = ("branch", "pull_request", "manifest", "previous_verdict")
+    body: dict[str, object] = {**dict.fromkeys(names, "x"), "project": "shop", "verdict": "FAIL", "run_url": "u"}
+    body |= {"event": "verdict_changed", "metrics": [broken]}
     assert "exact_match" not in alerts._render_text(body)
 
 
@@ -225,6 +226,30 @@ def test_an_alert_is_retried_with_its_id_until_the_receiver_is_there(alerting, a
     assert body["branch"] is None
     with reading(engine) as connection:
         assert not any("s3cr3t" in str(value) for value in connection.execute(ALERTS.select()).one())
+    receiver.stop()
+
+
+def test_the_page_shows_states_and_the_receiver_without_its_secrets_and_sends_a_test(alerting, add_run):
+    receiver = Receiver()
+    receiver.script = [500]
+    server = alerting(receiver.url)
+    html = {"Accept": "text/html", "Origin": server.url}
+    with server.client("read") as reader, server.client("admin", user="root@example.com") as admin:
+        page = reader.get("/alerts", headers=html).text
+        assert ("127.0.0.1" in page, "HOOK" in page, "s3cr3t" in page, "whsec" in page) == (True, True, False, False)
+        assert "There are no alerts yet" in page and "Send a test" not in page
+        assert reader.post("/alerts", headers=html).status_code == 403
+        assert "Send a test" in admin.get("/alerts", headers=html).text
+        assert admin.post("/alerts", headers=html).status_code == 303
+        (body,) = wait_for(lambda: receiver.bodies)
+        assert (body["event"], body["text"]) == ("test", "a test of the alerts of project `shop`")
+        with building("<b>main"):
+            add_run()
+            failed = add_run("Rome")
+        wait_for(lambda: [one["status"] for one in states_of(server)] == ["delivered"] * 2)
+        page = reader.get("/alerts", headers=html).text
+        assert ("verdict changed: PASS → FAIL" in page, "&lt;b&gt;main" in page) == (True, True)
+        assert f'href="/runs/{failed.id}"' in page and ">2</td>" in page, "the test was sent twice"
     receiver.stop()
 
 

@@ -15,6 +15,7 @@ from evalspec.base.errors import InvalidInput
 from evalspec.service.app import create_app
 from evalspec.service.database import migrate, newest_revision, open_database, read_revision, reading, writing
 from evalspec.service.tables import METADATA
+from servers.service import wait_for
 from service.freeze_schema import KINDS, MIGRATIONS, SCHEMAS, describe, read_tables, upgrade
 
 FIX = "add a migration, and freeze it: PYTHONPATH=.:tests python tests/service/freeze_schema.py"
@@ -97,7 +98,7 @@ def test_a_server_shows_what_it_had_before_an_upgrade(
     run = add_run().id
     place = client.post("/v1/runs", json={}).headers["Location"]
     work()
-    assert client.get("/v1/runs").status_code == 200  # it adds the runs to the index
+    wait_for(lambda: len(client.get("/v1/runs").json()["runs"]) == 2)  # they are in the index then
     assert client.post(f"/v1/runs/{run}/labels", json={"sample": "s0", "verdict": "good"}).status_code == 201
     assert client.post("/v1/baselines/main", json={"run_id": run}).status_code == 201
     pages = [place, "/v1/runs", f"/v1/runs/{run}", f"/v1/runs/{run}/labels", "/v1/jobs"]

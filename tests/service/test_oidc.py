@@ -2,6 +2,7 @@
 
 import base64
 import threading
+from functools import partial
 from hashlib import sha256
 from urllib.parse import parse_qs, urlsplit
 
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from evalspec.service import oidc, people
 from evalspec.service.app import create_app
 from evalspec.service.audit import list_entries
+from evalspec.service.rates import Rates
 from evalspec.service.settings import OidcSettings
 from evalspec.service.tokens import EVERYWHERE, ProjectRole
 from servers.oidc_issuer import CLIENT, OidcIssuer
@@ -114,7 +116,8 @@ def test_a_token_without_the_issuers_signature_is_refused(browse, issuer, header
     assert log_in(browse(default_role="admin"), issuer).status_code == 401
 
 
-def test_rotated_keys_are_read_again_but_not_without_end(browse, issuer):
+def test_rotated_keys_are_read_again_but_not_without_end(browse, issuer, monkeypatch):
+    monkeypatch.setattr(oidc, "Rates", partial(Rates, clock=lambda: 30.0))
     browser = browse(default_role="viewer")
     assert log_in(browser, issuer).status_code == 200
     issuer.key = issuer.new_key("second")

@@ -122,7 +122,13 @@ def test_a_team_promotes_on_the_server_and_every_gate_uses_that(served, ci, comm
         assert {one["promoted_by"] for one in history} == {"ana@example.com"}
         assert client.post("/v1/baselines/main", json={"run_id": first.id}).status_code == 403
         page = client.get(f"/runs/{worse.id}", headers={"Accept": "text/html"}).text
-        assert "baseline <bdi>main</bdi>, promoted by <bdi>ana@example.com</bdi>" in page
+        assert 'baseline <a href="/baselines?name=main"><bdi>main</bdi></a>, promoted by <bdi>ana@example.com' in page
+        page = client.get("/baselines?name=main", headers={"Accept": "text/html"}).text
+        assert [f'/runs/{one["run_id"]}"' in row for one, row in zip(history, page.split("<tr")[2:], strict=True)] == [
+            True, True, True,
+        ]  # fmt: skip
+        assert (page.count(">current<"), page.count("the new corpus is harder")) == (1, 1)
+        assert "Nobody has promoted" in client.get("/baselines?name=other", headers={"Accept": "text/html"}).text
 
 
 def test_parts_and_other_namespaces_are_no_baselines(served, ci, command):

@@ -51,12 +51,16 @@ def is_blind(entry: TripleEntry, person: str | None) -> bool:
     return person is not None and wants_reviews(entry) and explain_no_review(entry, person) is None
 
 
+def list_assigned(entry: TripleEntry) -> set[str]:
+    """Return the people who were asked to review the current revision of a triple."""
+    return {event.to for event in entry.review_status.current.events if event.to is not None}
+
+
 def list_reviewable(found: GoldSet, by: str) -> list[TripleEntry]:
     """Return the triples that a person can review: assigned ones first, then those with the fewest missing reviews."""
 
     def rank(entry: TripleEntry) -> tuple[bool, int, str]:
-        assigned = {event.to for event in entry.review_status.current.events if event.kind is Kind.ASSIGN}
-        return by not in assigned, -len(entry.review_status.current.reviews), entry.id
+        return by not in list_assigned(entry), -len(entry.review_status.current.reviews), entry.id
 
     open_entries = (entry for entry in found.entries.values() if explain_no_review(entry, by) is None)
     wanted = [entry for entry in open_entries if len(entry.review_status.current.reviews) < CONFIRMATIONS]

@@ -12,6 +12,7 @@ from evalspec.base.errors import InvalidInput
 from evalspec.curation.gold.authoring import revise_words
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, open_set, read_set
 from evalspec.curation.gold.protocol import resolve
+from evalspec.curation.gold.reviewers import OPEN
 from evalspec.curation.gold.schema import Category, DisputeOutcome, Event, Kind
 from evalspec.curation.gold.states import SETTLING
 from evalspec.curation.gold.viewer import SEEN_STATES
@@ -22,10 +23,12 @@ from evalspec.reports.view.curation import build_curation_view
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.gold_api import MOST_WORDS, Note
 from evalspec.service.gold_people import (
+    assign_reviews,
     find_caller_viewer,
     find_project_set,
     find_project_triple,
     list_project_sets,
+    list_set_reviewers,
     require_caller_person,
     require_no_withheld,
     require_reviewed,
@@ -43,7 +46,7 @@ from evalspec.service.pages.gold_views import (
     sign_events,
 )
 from evalspec.service.pages.templating import render_page
-from evalspec.service.pages.visits import Reviewer, Visit, Visitor, see_other
+from evalspec.service.pages.visits import Operator, Reviewer, Visit, Visitor, see_other
 from evalspec.service.parameters import AddressQuery
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import not_found
@@ -116,6 +119,7 @@ def show_gold_set(
         is_first=cursor is None,
         next_page=links.part("", **chosen, cursor=following) if following else None,
         may_review=visit.may("review"),
+        reviewers=list_set_reviewers(visit.access, found.config) if visit.may("run") and viewer.person else (),
     )
 
 
@@ -143,6 +147,8 @@ def _render_triple(
     entry, found = find_project_triple(root, id), read_set(root)
     viewer, links = find_caller_viewer(found, visit.access), SetLinks(visit, name)
     is_blind, history = viewer.is_blind(entry), list_history(entry)
+    may_assign = visit.may("run") and viewer.person is not None
+    able = list_set_reviewers(visit.access, found.config) if may_assign else ()
     dispute = show_dispute(root, entry, viewer)
     whole_link = None if whole else links.part("/triple", id=id, whole=1)
     return render_page(
@@ -171,6 +177,7 @@ def _render_triple(
         whole_link=whole_link,
         room=TextBudget(_TEXT_BYTES, whole_link),
         may_review=visit.may("review"),
+        reviewers=[one for one in able if entry.state in OPEN and one not in entry.review_status.current.writers],
         errors=refusal.errors,
         note=refusal.form.note,
     )
@@ -249,6 +256,16 @@ def _open_triple(visit: Visit, name: str, id: str) -> tuple[GoldSet, str, Triple
     root = find_project_set(visit.project, name)
     person = require_caller_person(visit.access, root)
     return read_set(root), person, find_project_triple(root, id)
+
+
+@ROUTER.post("/gold/{name}/assign")
+def assign_triples(
+    name: str, visit: Operator, to: Id, id: Id = "", count: Annotated[int, Form(ge=1, le=1000)] = 1
+) -> Response:
+    """Ask a person to review a triple, or so many that need a review most."""
+    assign_reviews(visit.access, find_project_set(visit.project, name), to, [id] if id else [], count)
+    links = SetLinks(visit, name)
+    return see_other(links.triple(id) if id else links.part())
 
 
 @ROUTER.get("/gold/{name}/stats")

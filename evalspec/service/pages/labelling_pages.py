@@ -10,17 +10,22 @@ from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.labels.binding import Case, compute_reply_digest
-from evalspec.curation.labels.drawing import LabelDesign
-from evalspec.curation.labels.drawn_session import DrawnSession
-from evalspec.curation.labels.judged_run import CaseFilter
 from evalspec.curation.labels.rating import make_form
 from evalspec.curation.labels.session import LabelSession
-from evalspec.inputs.datasets.selection import parse_selection
-from evalspec.model.corrections import DrawKind
 from evalspec.model.labels import Answer, Label, LabelVerdict
 from evalspec.reports.markup.sample_content import ShownAttempt, ShownSample, ShownScore
+from evalspec.service.assignments_api import keep_share
 from evalspec.service.indexed_run import IndexedRun, open_indexed_run
-from evalspec.service.labelling import find_case, record_label
+from evalspec.service.labelling import (
+    BEYOND,
+    DRAWS,
+    MOST_DIGITS,
+    find_case,
+    parse_number,
+    read_design,
+    record_label,
+    start_session,
+)
 from evalspec.service.pages.case_pages import (
     NOT_REFUSED,
     TEXT_BYTES,
@@ -40,20 +45,11 @@ from evalspec.service.sample_pages import SampleDetails, find_row, find_sample
 
 ROUTER = APIRouter(include_in_schema=False)
 
-_MOST_DIGITS = 9
-_FILTERS = ("metric", "dataset", "state", "tag", "size", "seed", "draw")
-_BEYOND = "beyond"
-_KINDS = {
-    "random": DrawKind.RANDOM,
-    "strata": DrawKind.STRATIFIED,
-    "decide": DrawKind.SEQUENTIAL,
-    "new": DrawKind.STRATIFIED,
-}
-"""How replies are drawn that a person scores blindly, by the word of the address."""
+_FILTERS = ("metric", "dataset", "state", "tag", "size", "seed", "draw", "assignment")
 _LEFT_OUT = "left out"
 _OF_CASE = ("at", "attempt", "about", "back", "last", "after", "after_attempt", "whole")
 
-Given = Annotated[dict[str, str], Depends(AddressQuery(*_FILTERS, *_OF_CASE, state=(_BEYOND,), draw=tuple(_KINDS)))]
+Given = Annotated[dict[str, str], Depends(AddressQuery(*_FILTERS, *_OF_CASE, state=(BEYOND,), draw=tuple(DRAWS)))]
 
 Verdict = Annotated[LabelVerdict, Form()]
 Words = Annotated[str, Form(max_length=20_000)]
@@ -93,7 +89,9 @@ def show_next(run_id: str, visit: Reviewer, given: Given) -> HTMLResponse:
     if "at" in given:
         return _render(opened, given, _find_given(opened.run, given))
     try:
-        session = _start(opened)
+        by = visit.access.caller.user
+        session = start_session(opened.run, by, opened.chosen)
+        keep_share(visit.access, opened.run, session, given.get("assignment"))
         _skip(opened, session, given)
     except InvalidInput as error:
         errors = tuple(problem.message for problem in error.problems)
@@ -126,7 +124,7 @@ def record_verdict(
         given_answers = _read_answers(case, texts, answers) if verdict is LabelVerdict.RATED else []
         record_label(
             visit.access, opened.run, case, verdict,
-            value=number, note=said, seen=seen or None, answers=given_answers, design=_read_design(opened.chosen),
+            value=number, note=said, seen=seen or None, answers=given_answers, design=read_design(opened.chosen),
         )  # fmt: skip
 
     refusal = find_refusal(visit, record, FilledForm(note=note, value=value))
@@ -145,49 +143,6 @@ def record_verdict(
 def _open_run(given: Mapping[str, str], run_id: str, visit: Visit) -> OpenLabelling:
     run = open_indexed_run(visit.access, run_id)
     return OpenLabelling(visit, run, {name: given[name] for name in _FILTERS if given.get(name)})
-
-
-def _start(opened: OpenLabelling) -> LabelSession:
-    """Return a session that begins after the case that was shown last.
-
-    Raises:
-        InvalidInput: A filter is invalid, or the run stores no texts.
-    """
-    chosen, metric = opened.chosen, opened.chosen.get("metric")
-    design = _read_design(chosen)
-    if design is not None:
-        return DrawnSession(opened.run, opened.visit.access.caller.user, design)
-    is_limited = chosen.get("state") == _BEYOND
-    size = _parse_number(chosen.get("size"), "the number of samples")
-    wanted = CaseFilter(
-        metric,
-        tuple(filter(None, [chosen.get("dataset")])),
-        parse_selection(
-            tags=tuple(filter(None, [chosen.get("tag")])),
-            size=size or None,
-            seed=_parse_number(chosen.get("seed"), "the seed") or 0,
-        ),
-        failed=is_limited and metric is None,
-        beyond=is_limited and metric is not None,
-    )
-    return LabelSession(opened.run, opened.visit.access.caller.user, wanted)
-
-
-def _read_design(chosen: Mapping[str, str]) -> LabelDesign | None:
-    """Return how the replies are drawn that a person scores blindly; None if they label what is shown.
-
-    Raises:
-        InvalidInput: A number cannot be read, or there is no metric.
-    """
-    if "draw" not in chosen:
-        return None
-    if "metric" not in chosen:
-        raise InvalidInput("choose the metric to score replies by")
-    size = _parse_number(chosen.get("size"), "the number of samples")
-    seed = _parse_number(chosen.get("seed"), "the seed") or 0
-    datasets = tuple(filter(None, [chosen.get("dataset")]))
-    kind = chosen["draw"]
-    return LabelDesign(chosen["metric"], _KINDS[kind], size or None, seed, datasets, kind == "new")
 
 
 def _read_answers(case: Case, texts: Sequence[str], answers: Sequence[str]) -> list[Answer]:
@@ -211,17 +166,9 @@ def _read_answers(case: Case, texts: Sequence[str], answers: Sequence[str]) -> l
 def _skip(opened: OpenLabelling, session: LabelSession, given: Mapping[str, str]) -> None:
     """Continue after the case that was shown last."""
     dataset, id = find_at(opened.run.folder, given.get("after", ""))
-    attempt = _parse_number(given.get("after_attempt"), "the attempt") or 1
+    attempt = parse_number(given.get("after_attempt"), "the attempt") or 1
     if dataset:
         session.start_after((dataset, id, attempt, opened.chosen.get("metric")))
-
-
-def _parse_number(text: str | None, what: str) -> int | None:
-    if not text:
-        return None
-    if not text.isdecimal() or len(text) > _MOST_DIGITS:
-        raise InvalidInput(f"{what} is not a whole number")
-    return int(text)
 
 
 def _parse_value(text: str) -> float | None:
@@ -244,7 +191,7 @@ def _find_given(run: IndexedRun, given: Mapping[str, str]) -> Case:
     """
     dataset, id = find_at(run.folder, given.get("at", ""))
     number = given.get("attempt", "1")
-    if not dataset or not number.isdecimal() or len(number) > _MOST_DIGITS:
+    if not dataset or not number.isdecimal() or len(number) > MOST_DIGITS:
         raise not_found(f"run {run.id} has no such sample")
     return find_case(run, dataset, id, int(number), given.get("about"), is_rated="draw" in given)
 
@@ -278,6 +225,7 @@ def _render(
         run_id=run.id,
         has_several=len(run.outlines) > 1,
         chosen=opened.chosen,
+        whole_queue=opened.link(assignment=None) if "assignment" in opened.chosen else None,
         metrics=list_metrics(run),
         datasets=list(run.outlines),
         tags=list_tags(run.folder),

@@ -31,9 +31,10 @@ from evalspec.service import labels_api
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.indexed_run import IndexedRun, find_label_files, open_indexed_run
 from evalspec.service.labelling import SUFFIXES, import_content, read_calibration, read_shown_labels, read_stats
-from evalspec.service.pages.run_sources import RunLinks
+from evalspec.service.pages.run_sources import RunLinks, list_tags
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Operator, Reviewer, Visit, Visitor, see_other
+from evalspec.service.people import list_reviewers
 from evalspec.service.places import hide_folder
 from evalspec.service.sample_pages import SampleDetails, find_row
 from evalspec.service.tokens import Scope
@@ -297,6 +298,10 @@ def _render(
         has_texts=run.stored.outline.has_texts,
         has_several=len(run.outlines) > 1,
         metrics=list_metrics(run),
+        datasets=list(run.outlines),
+        tags=list_tags(run.folder),
+        has_limits=any(one.thresholds for one in run.outlines.values()),
+        reviewers=list_reviewers(visit.access.engine, visit.namespace) if visit.may(Scope.RUN) else None,
         links=RunLinks(visit, run_id),
         next_page=visit.link_run(run_id, "/labels", cursor=following) if following else None,
         is_first=cursor is None,

@@ -1,0 +1,192 @@
+"""Assignments of labels by HTTP: shares, who sees what first, people who leave, and who may assign."""
+
+import re
+from html import unescape
+from itertools import chain
+
+import pytest
+
+from evalspec.curation.gold.protocol import add_triple, review
+from evalspec.service.audit import list_entries
+from evalspec.service.people import set_disabled, set_role
+from evalspec.service.tokens import EVERYWHERE, ProjectRole, Scope, create_token
+from gold_sets import make_set, make_triple
+from service.pages.visitors import Visitor, text_of
+
+ADA, BEN, CLEO, DORA = (f"{name}@example.com" for name in ("ada", "ben", "cleo", "dora"))
+LABELLERS = [ADA, BEN, CLEO]
+
+
+@pytest.fixture
+def run(add_run, engine):
+    for user in LABELLERS:
+        set_role(engine, user, "shop", ProjectRole.REVIEWER)
+    set_role(engine, DORA, EVERYWHERE, ProjectRole.VIEWER)
+    return add_run().id
+
+
+@pytest.fixture
+def send(client, engine, run):
+    """A function that sends a request as somebody with a scope, and returns the answer."""
+
+    def ask(user, method="GET", path="/v1/assignments", status=200, scope=Scope.REVIEW, **body):
+        token = create_token(engine, user, [scope], ["shop"], 60)
+        headers = {"Authorization": f"Bearer {token}"}
+        answer = client.request(method, path, headers=headers, json=body or None)
+        assert answer.status_code == status, answer.text
+        return answer.json() if answer.content else None
+
+    return ask
+
+
+@pytest.fixture
+def assign(send, run):
+    def add(status=201, user=DORA, scope=Scope.RUN, **asked):
+        return send(user, "POST", status=status, scope=scope, **{"run_id": run, "people": LABELLERS, **asked})
+
+    return add
+
+
+@pytest.fixture
+def walk(client, engine, run):
+    """A function that labels the share of a person on the page until nothing is left. Returns the samples."""
+
+    def label_all(user, assignment, most=99):
+        token = create_token(engine, user, [Scope.REVIEW], ["shop"], 60)
+        headers, seen = {"Authorization": f"Bearer {token}", "Accept": "text/html"}, []
+        while len(seen) < most:
+            page = client.get(f"/runs/{run}/label?assignment={assignment}", headers=headers).text
+            if "<article" not in page:
+                break
+            sample = page.partition("<h1><bdi>")[2].partition("<")[0]
+            said = client.post(f"/v1/runs/{run}/labels", headers=headers, json={"sample": sample, "verdict": "good"})
+            assert said.status_code == 201
+            seen.append(sample)
+        return seen
+
+    return label_all
+
+
+def test_each_reply_goes_to_two_people_and_each_person_sees_only_their_share(assign, send, walk):
+    made = assign(people_per_reply=2)
+    assert (made["left"], made["assigned_by"], made["labelled"], made["waiting"]) == ([], DORA, None, None)
+    waiting = {user: send(user)["assignments"][0]["waiting"] for user in LABELLERS}
+    shares = {user: walk(user, made["id"]) for user in LABELLERS}
+    assert {user: len(share) for user, share in shares.items()} == waiting
+    assert sorted(chain.from_iterable(shares.values())) == sorted(2 * [f"s{place}" for place in range(6)])
+    assert {(one["labelled"], one["waiting"]) for one in send(ADA)["assignments"]} == {(waiting[ADA], 0)}
+
+
+def test_the_share_of_a_person_who_leaves_is_free_again_but_not_their_labels(assign, send, walk, engine):
+    made = assign(people_per_reply=1)
+    before = {user: send(user)["assignments"][0]["waiting"] for user in LABELLERS}
+    leaving = max(before, key=before.get)
+    done = walk(leaving, made["id"], most=1)
+    staying = [user for user in LABELLERS if user != leaving]
+    set_disabled(engine, leaving, is_disabled=True)
+    assert send(staying[0])["assignments"][0]["left"] == [leaving]
+    assert sorted(chain(done, *(walk(user, made["id"]) for user in staying))) == [f"s{place}" for place in range(6)]
+
+
+def test_an_assignment_locks_nothing_and_ends(assign, send, walk, run):
+    made = assign(people=[BEN], people_per_reply=1)
+    assert len(walk(ADA, made["id"], most=2)) == 2, "others label the whole queue"
+    send(BEN, "DELETE", f"/v1/assignments/{made['id']}", 403)
+    send(DORA, "DELETE", f"/v1/assignments/{made['id']}", 204, Scope.RUN)
+    send(DORA, "DELETE", f"/v1/assignments/{made['id']}", 404, Scope.RUN)
+    assert send(BEN)["assignments"] == []
+    assert len(walk(BEN, made["id"])) == 6
+    found = send(BEN, path=f"/v1/runs/{run}/labels")
+    assert (len(found["labels"]), found["hidden"]) == (8, 0)
+
+
+def test_own_assignments_come_first_without_labels_of_others(assign, send, engine):
+    own = assign(people=[ADA], queue={"metric": "exact_match", "draw": "random", "size": 2})
+    later = assign(people=[BEN])
+    assert [(one["id"], one["waiting"]) for one in send(ADA)["assignments"]] == [(own["id"], 2), (later["id"], None)]
+    assert [one["id"] for one in send(BEN)["assignments"]] == [later["id"], own["id"]]
+    assert own["queue"] == {**dict.fromkeys(("dataset", "tag", "state", "seed")), "metric": "exact_match"} | {
+        "draw": "random",
+        "size": 2,
+    }
+    said = {(one.action, one.user, one.target) for one in list_entries(engine, "shop", action="labels assign")}
+    assert ("labels assign", DORA, f"{later['id']} {later['run_id']} {BEN}") in said
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_refused_assignments(assign, send, engine):
+    def why(status=422, **asked):
+        return assign(status, **asked)["detail"]
+
+    assert f"{DORA} may not label here" in why(people=[ADA, DORA]), "a viewer"
+    set_role(engine, CLEO, "shop", None)
+    assert f"{CLEO} may not label here" in why(), "a person of no project"
+    assert "this draw depends on" in why(
+        people=[ADA, BEN], people_per_reply=1, queue={"metric": "exact_match", "draw": "strata"}
+    )
+    assert "has no metric 'other'" in why(people=[ADA], queue={"metric": "other"})
+    why(people=[ADA], queue={"tag": "other"})
+    why(404, people=[ADA], run_id="other")
+    why(403, people=[ADA], scope=Scope.REVIEW)
+    assert send(ADA)["assignments"] == []
+
+
+def test_pages_assign_shares_and_show_own_work_first(client, engine, run, send):
+    editor, ada = (
+        Visitor(client, engine, user, scopes) for user, scopes in ((DORA, [Scope.RUN]), (ADA, [Scope.REVIEW]))
+    )
+    page = editor.get(f"/runs/{run}/labels")
+    assert f'value="{ADA}"' in page and f'value="{DORA}"' not in page, "viewers are not offered"
+    assert "Ask others to label it" not in ada.get(f"/runs/{run}/labels")
+    ada.post("/work", 403, run_id=run, people=[ADA])
+    assert "nobody is chosen" in text_of(editor.post("/work", 422, run_id=run))
+    assert editor.post("/work", run_id=run, people=[BEN], each="", metric="") == "/work"
+    editor.post("/work", run_id=run, people=[ADA, BEN], metric="exact_match", draw="random", size="4", each="2")
+    shown = ada.get("/work")
+    assert shown.index("For you") < shown.index("Label 4") < shown.index("For others")
+    place = unescape(re.search(r'class="button" href="([^"]*)">Label 4', shown)[1])
+    case = ada.get(place)
+    assert "1 of 4" in text_of(case) and "The judge&#39;s score is hidden" in case
+    assert "End" not in text_of(shown)
+    id = send(ADA)["assignments"][0]["id"]
+    assert editor.post("/work/end", id=id) == "/work"
+    assert "Label 4" not in ada.get("/work")
+    assert "1 of 4" in text_of(ada.get(place)), "the address stays that of the draw"
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_reviews_and_disputes_are_assigned_and_stay_blind(client, engine, projects, send):
+    root = projects["shop"] / "evals" / "gold" / "help"
+    root.parent.mkdir(parents=True)
+    make_set(root)
+    for id in ("refund", "ship"):
+        add_triple(root, id, make_triple(f"What about {id}?"), "ada")
+    for user in ("ben", "dan"):
+        set_role(engine, user, "shop", ProjectRole.REVIEWER)
+    set_role(engine, CLEO, "shop", ProjectRole.VIEWER)
+    place = "/v1/gold/help/assignments"
+
+    def why(status=422, user="ada", scope=Scope.RUN, **asked):
+        return send(user, "POST", place, status, scope, **asked)["detail"]
+
+    assert "cleo may not review here" in why(reviewer="cleo", count=1), "she only reads"
+    assert "no triple waits for a review by ben" in why(reviewer="ben")
+    assert "is not one of the people" in why(403, user="zoe", reviewer="ben", count=1)
+    why(403, scope=Scope.REVIEW, reviewer="ben", count=1)
+    made = [send("ada", "POST", place, 201, Scope.RUN, reviewer=who, count=1) for who in ("ben", "dan")]
+    assert sorted(made[0]["triples"] + made[1]["triples"]) == ["refund", "ship"], "the shares differ"
+    mine, other = made[1]["triples"][0], made[0]["triples"][0]
+    assert send("dan", path="/v1/gold/help/next")["triple"]["id"] == mine
+    editor, ben, dan = (
+        Visitor(client, engine, who, [scope])
+        for who, scope in (("ada", Scope.RUN), ("ben", Scope.REVIEW), ("dan", Scope.REVIEW))
+    )
+    review(root, other, "ben", "overstated", category="numeric")
+    shown = text_of(dan.get("/work"))
+    assert f"{mine} help review" in shown and other not in shown
+    assert "settle" not in shown, "whoever has to review does not see that there is a dispute"
+    review(root, other, "cleo")
+    assert f"/gold/help/triple?id={other}" in editor.post("/gold/help/assign", to="dan", id=other)
+    assert f"{other} help settle a dispute" in text_of(dan.get("/work"))
+    assert "Ask for reviews" in editor.get("/gold/help") and "Ask for reviews" not in ben.get("/gold/help")
+    ben.post("/gold/help/assign", 403, to="dan", id=mine)
