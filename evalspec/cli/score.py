@@ -111,7 +111,9 @@ def render_queries(scored: Scored) -> str:
 def render_summary(scored: Scored, *, with_interval: bool) -> str:
     """Return a table with the mean of each metric and its number of queries."""
     from evalspec.verdict.stats import compute_statistic
-    from evalspec.verdict.validity.estimates import estimate
+
+    if with_interval:
+        from evalspec.verdict.validity.estimates import estimate
 
     width = max(map(len, ["metric", *scored.columns]))
     lines = [f"{'metric':<{width}}   value{'     95 % interval' if with_interval else ''}  queries"]

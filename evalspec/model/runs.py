@@ -1,7 +1,6 @@
 """Results of a run: datasets with their samples, and the run itself, also as HTML and as a data frame in notebooks."""
 
 from collections.abc import Iterator, Mapping
-from html import escape
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Annotated, Any, Literal
@@ -284,6 +283,8 @@ def build_frame(run: Run, library: Literal["pandas", "polars"] | None) -> Any:
 
 def render_notebook(run: Run) -> str:
     """Return verdict, reasons and a table of the metrics as HTML."""
+    from html import escape  # with the names of all entities, which other readers of a run do not need
+
     rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>" for cells in _list_values(run))
     reasons = "".join(f"<li>{escape(reason)}</li>" for reason in run.reasons)
     head = "<tr><th>dataset</th><th>metric</th><th>value</th><th>95 % interval</th><th>scored</th></tr>"

@@ -1,7 +1,6 @@
 """Statistics of a list of numbers: mean and percentiles."""
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,8 @@ def compute_statistic(values: Sequence[float], statistic: str) -> float:
     if not values:
         raise ValueError(f"no values to take the {statistic} of")
     if statistic == "mean":
-        return min(max(statistics.fmean(values), min(values)), max(values))  # beyond them by a rounding error at most
+        mean = math.fsum(values) / len(values)
+        return min(max(mean, min(values)), max(values))  # beyond them by a rounding error at most
     below, above, weight = locate_percentile(len(values), statistic)
     ordered = sorted(values)
     return _between(ordered[below], ordered[above], weight)
