@@ -38,21 +38,10 @@ _MOST_COUNTED = 20
 """Of so many assignments of the caller, the replies are counted."""
 _RANDOM = "random"
 _QUEUE: dict[str, Any] = {"metric": "faithfulness", "draw": _RANDOM, "size": 50}
-_REQUEST: dict[str, Any] = {
-    "run_id": RUN_ID,
-    "queue": _QUEUE,
-    "people": ["ana@example.com", "ben@example.com", "cleo@example.com"],
-    "people_per_reply": 2,
-}
-_ANSWER: dict[str, Any] = {
-    **_REQUEST,
-    "id": "assignment_0123456789ab",
-    "left": ["cleo@example.com"],
-    "assigned_by": "dora@example.com",
-    "assigned_at": MOMENT,
-    "labelled": 12,
-    "waiting": 38,
-}
+_ASKED: dict[str, Any] = {"people": ["ana@example.com", "ben@example.com", "cleo@example.com"], "people_per_reply": 2}
+_REQUEST: dict[str, Any] = {"run_id": RUN_ID, "queue": _QUEUE, **_ASKED}
+_ANSWER: dict[str, Any] = {"id": "assignment_0123456789ab", **_REQUEST, "left": ["cleo@example.com"]}
+_ANSWER |= {"assigned_by": "dora@example.com", "assigned_at": MOMENT, "labelled": 12, "waiting": 38}
 
 Draw = Literal["random", "strata", "decide", "new"]
 Text = Annotated[str | None, Field(min_length=1, max_length=10_000)]
@@ -142,11 +131,11 @@ def add_assignment(asked: AssignmentRequest, access: Running) -> AssignmentAnswe
 @ROUTER.delete("/{assignment_id}", status_code=HTTPStatus.NO_CONTENT, summary="End an assignment")
 def end_assignment(assignment_id: str, access: Running) -> None:
     """End an assignment. Labels stay."""
-    ended = delete(ASSIGNMENTS).where(*_is_here(access), ASSIGNMENTS.c.id == assignment_id)
     with writing(access.engine) as connection:
-        found = connection.execute(ended).rowcount
+        found = connection.execute(delete(ASSIGNMENTS).where(*_find(access, assignment_id))).rowcount
     if not found:
         raise not_found("there is no such assignment", "GET /v1/assignments lists all")
+    access.record("labels assign end", assignment_id)
 
 
 @GOLD.post("", status_code=HTTPStatus.CREATED, summary="Assign reviews")
@@ -189,24 +178,27 @@ def assign_labels(
 def list_assignments(access: Access) -> list[AssignmentAnswer]:
     """Return the assignments of the namespace, those of the caller first, newest first."""
     by, able = access.caller.user, list_reviewers(access.engine, access.namespace)
-    newest = select(ASSIGNMENTS).where(*_is_here(access)).order_by(ASSIGNMENTS.c.created_at.desc(), ASSIGNMENTS.c.id)
+    here = select(ASSIGNMENTS).where(ASSIGNMENTS.c.namespace == access.namespace)
+    newest = here.order_by(ASSIGNMENTS.c.created_at.desc(), ASSIGNMENTS.c.id)
     with reading(access.engine) as connection:
         rows = sorted(connection.execute(newest.limit(_MOST_LISTED)), key=lambda row: by not in row.people)
     return [_describe(access, row, able, is_counted=place < _MOST_COUNTED) for place, row in enumerate(rows)]
 
 
 def _describe(access: Access, row: Any, able: Sequence[str], *, is_counted: bool) -> AssignmentAnswer:
-    session = None
-    if is_counted and access.caller.user in row.people:
+    session, by = None, access.caller.user
+    if is_counted and by in row.people:
         with suppress(ApiProblem, EvalspecError):  # the run is gone or changes; its pages say more
             run = open_indexed_run(access, row.run_id)
-            session = start_session(run, access.caller.user, row.queue)
+            session = start_session(run, by, row.queue)
             keep_share(access, run, session, row.id)
-    numbers = {name: int(row.queue[name]) for name in ("size", "seed") if name in row.queue}
+    queue: dict[str, Any] = {
+        name: int(value) if name in ("size", "seed") else value for name, value in row.queue.items()
+    }
     return AssignmentAnswer(
         id=row.id,
         run_id=row.run_id,
-        queue=LabelQueue(**{**row.queue, **numbers}),
+        queue=LabelQueue(**queue),
         people=row.people,
         people_per_reply=row.each,
         left=sorted({*row.people} - {*able}),
@@ -224,8 +216,7 @@ def keep_share(access: Access, run: IndexedRun, session: LabelSession, id: str |
     who left keep what they have labelled.
     """
     with reading(access.engine) as connection:
-        found = select(ASSIGNMENTS).where(*_is_here(access), ASSIGNMENTS.c.id == id)
-        row = connection.execute(found).one_or_none()
+        row = connection.execute(select(ASSIGNMENTS).where(*_find(access, id))).one_or_none()
     able = list_reviewers(access.engine, access.namespace)
     if row is None or row.each is None or row.run_id != run.id or session.by not in {*row.people} & {*able}:
         return
@@ -238,5 +229,5 @@ def keep_share(access: Access, run: IndexedRun, session: LabelSession, id: str |
     session.keep_only(is_own)
 
 
-def _is_here(access: Access) -> Sequence[Any]:
-    return (ASSIGNMENTS.c.namespace == access.namespace,)
+def _find(access: Access, id: str | None) -> Sequence[Any]:
+    return ASSIGNMENTS.c.namespace == access.namespace, ASSIGNMENTS.c.id == id
