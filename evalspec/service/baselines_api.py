@@ -56,7 +56,9 @@ class PromotionRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"run_id": RUN_ID}]})
     run_id: str = Field(max_length=100)
     add: bool = Field(False, description="Add its attempts to the baseline, which must measure the same.")
-    reason: str | None = Field(None, max_length=1000, pattern=r"\S", description="Why its losses are accepted: it is the anchor too.")
+    reason: str | None = Field(
+        None, max_length=1000, pattern=r"\S", description="Why its losses are accepted: it is the anchor too."
+    )
 
 
 class Promotion(BaseModel):
