@@ -189,7 +189,7 @@ def test_no_change_is_missed_among_many_runs(alerting, receiver, add_run, monkey
 def test_a_report_without_a_value_stops_no_alert():
     """As another version of evalspec may write it. The server shows such a report as it is."""
     broken = {"dataset": "qa", "metric": "exact_match", "value": None, "passed": False}
-    body = dict.fromkeys(("branch", "pull_request", "manifest", "previous_verdict"), "x")
+    body: dict[str, Any] = dict.fromkeys(("branch", "pull_request", "manifest", "previous_verdict"), "x")
     body |= {"event": "verdict_changed", "project": "shop", "verdict": "FAIL", "run_url": "u", "metrics": [broken]}
     assert "exact_match" not in alerts._render_text(body)
 
