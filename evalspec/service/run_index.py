@@ -85,6 +85,7 @@ class RunIndex:
         self._checked_at: float | None = None
         self._known: dict[str, _Known] | None = None
         self._next_finished = 0
+        self._branches: dict[str | None, Sequence[tuple[str, int]]] = {}
 
     def list(self, wanted: RunFilter, limit: int) -> list[RunEntry]:
         """Return runs, newest first, without their details.
@@ -164,6 +165,15 @@ class RunIndex:
         `dataset`: only runs with this dataset.
         """
         self.refresh()
+        kept = self._branches  # of the rows as they are now: a change begins another
+        found = kept.get(dataset)
+        if found is None:
+            found = self._count_branches(dataset)
+            if len(kept) < _BRANCHES:
+                kept[dataset] = found
+        return found
+
+    def _count_branches(self, dataset: str | None) -> Sequence[tuple[str, int]]:
         count = func.count()
         found = _narrow(select(RUNS.c.branch, count), RunFilter(status=RunStatus.FINISHED, dataset=dataset))
         found = found.where(RUNS.c.namespace == self._project.namespace).group_by(RUNS.c.branch)
@@ -192,7 +202,7 @@ class RunIndex:
             with writing(self._engine) as connection:
                 for table in (RUN_DATASETS, RUNS):
                     connection.execute(delete(table).where(table.c.namespace == self._project.namespace))
-            self._known = {}
+            self._known, self._branches = {}, {}
             self._update()
             self._checked_at = time.monotonic()
 
@@ -200,6 +210,7 @@ class RunIndex:
         """Remove the row of a run that was deleted, and what was derived from the run."""
         with writing(self._engine) as connection:
             _delete(connection, self._project.namespace, [run_id])
+        self._branches = {}
         remove_derived(self._project.store.runs / run_id)
         if self._known is not None:
             self._known.pop(run_id, None)
@@ -251,6 +262,7 @@ class RunIndex:
             connection.execute(RUNS.insert(), rows)
             if datasets:
                 connection.execute(RUN_DATASETS.insert(), datasets)
+        self._branches = {}
         if self._known is not None:
             self._known.update({entry.id: _Known(signature, str(entry.status)) for entry, _, signature in entries})
 

@@ -127,6 +127,8 @@ def test_parts_and_other_namespaces_are_no_baselines(served, ci, command):
     refused = command("runs", "promote", part.id, "--as", "server:main")
     assert refused.code == 3 and "has a part of the samples" in refused.err
     assert command("runs", "promote", run.id.replace("2", "1", 1), "--as", "server:main").code == 3
+    refused = command("runs", "promote", run.id, "--as", "server:last-green/main")
+    assert refused.code == 2 and "--as: 'last-green/main' is not the name of a baseline of a server." in refused.err
     with served.client("admin", namespaces=["docs"]) as other:
         assert other.get("/v1/baselines/main").status_code == 404
         assert other.post("/v1/baselines/main", json={"run_id": run.id}).status_code == 404
