@@ -186,7 +186,7 @@ def break_down(team, receiver):
     return back
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_a_week_loses_nothing_and_sends_each_alert_once(team, receiver, tmp_path):
     team.start()
     with reading(team.engine) as connection:
