@@ -64,6 +64,7 @@ LEFT_OUT = {
         "tests/service/test_evaluations.py::test_an_evaluation_survives_its_worker_and_a_changed_manifest_ends_it",
         "tests/service/test_full_disk.py",
         "tests/service/test_takeover.py",
+        "tests/service/test_week.py",
     ),
     "starts a process, or several, for each case": (
         "tests/cli/test_command_code.py::test_the_files_of_git_are_compared",

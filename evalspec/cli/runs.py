@@ -197,7 +197,11 @@ def promote(run: str, name: str, add: bool, reason: str | None, to: str | None, 
 def _promote_on_server(run_id: str, name: str, asked: dict[str, Any], to: str | None, *, allow_http: bool) -> ExitCode:
     from evalspec.api.server import choose_server
     from evalspec.api.server_baselines import promote_on_server
+    from evalspec.inputs.manifest.gate_schema import LABEL
 
+    if not LABEL.fullmatch(name):
+        fix = "use letters, digits and ._-, as in server:main; the newest run of a branch is not promoted"
+        raise InvalidInput(Problem(f"'{name}' is not the name of a baseline of a server", fix, field="--as"))
     done = promote_on_server(run_id, name, asked, choose_server(to, os.environ, allow_http=allow_http), notify)
     notify(f"promoted run {done.run_id} to server:{name}, as {done.promoted_by}, sha256 {done.sha256[:12]}")
     return ExitCode.OK

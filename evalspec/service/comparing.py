@@ -83,7 +83,7 @@ def find_named(project: Project, name: str) -> "NamedRun":
     promoted = baseline_path(project.folder, name)
     if _PROMOTED.fullmatch(name) and promoted.is_file() and promoted.resolve().is_relative_to(project.folder):
         return read_run_file(promoted, name)
-    fix = "use the id of a run (GET /v1/runs), a label, `latest` or a promoted baseline"
+    fix = "use the id of a run (GET /v1/runs, GET /v1/baselines), a label, `latest` or a baseline in git"
     raise InvalidInput(Problem(f"there is no run '{name[:100]}'", fix))
 
 

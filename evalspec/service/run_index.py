@@ -21,14 +21,13 @@ from evalspec.base.foreign_text import inert
 from evalspec.model.base import built
 from evalspec.model.listed_runs import DatasetRow, ListedValue, RunEntry, RunKind, RunOrigin, RunStatus
 from evalspec.runs.store.derived import remove_derived
-from evalspec.runs.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, is_being_written
 from evalspec.runs.store.run_store import is_run_name
 from evalspec.service.database import reading, update_statistics, writing
 from evalspec.service.jobs import lock_namespace
 from evalspec.service.kept_json import decode_kept, encode_kept
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import not_found
-from evalspec.service.run_heads import read_entry
+from evalspec.service.run_heads import read_entry, sign_files
 from evalspec.service.run_records import RunHead, TrendPoint
 from evalspec.service.sample_builds import SMALL, SampleBuilds
 from evalspec.service.settings import Project
@@ -43,7 +42,6 @@ _ROWS_AT_ONCE = 50
 _FINISHED_AT_ONCE = 1_000
 """Finished runs whose files are looked at in each refresh, in turn. They rarely change, and 10,000 would take 0.2 s."""
 _BRANCHES = 50
-_SIGNED = (DESCRIPTION_NAME, REPORT_NAME, LOG_NAME)
 
 FUTURE_SECONDS = 600.0
 """How far clocks of machines may differ. A run that began later than that is of a clock that is wrong."""
@@ -87,6 +85,7 @@ class RunIndex:
         self._checked_at: float | None = None
         self._known: dict[str, _Known] | None = None
         self._next_finished = 0
+        self._branches: dict[str | None, Sequence[tuple[str, int]]] = {}
 
     def list(self, wanted: RunFilter, limit: int) -> list[RunEntry]:
         """Return runs, newest first, without their details.
@@ -112,7 +111,7 @@ class RunIndex:
         with reading(self._engine) as connection:
             row = connection.execute(select(RUNS).where(own)).first()
             known = _read_datasets(connection, self._project.namespace, [run_id])
-        signature = _sign(str(folder), None if row is None else row.status)
+        signature = sign_files(str(folder), None if row is None else row.status)
         if row is not None and row.signature == signature:
             return _to_entry(row, known.get(run_id, ()))
         entry, head = self._read(folder)
@@ -166,6 +165,15 @@ class RunIndex:
         `dataset`: only runs with this dataset.
         """
         self.refresh()
+        kept = self._branches  # of the rows as they are now: a change begins another
+        found = kept.get(dataset)
+        if found is None:
+            found = self._count_branches(dataset)
+            if len(kept) < _BRANCHES:
+                kept[dataset] = found
+        return found
+
+    def _count_branches(self, dataset: str | None) -> Sequence[tuple[str, int]]:
         count = func.count()
         found = _narrow(select(RUNS.c.branch, count), RunFilter(status=RunStatus.FINISHED, dataset=dataset))
         found = found.where(RUNS.c.namespace == self._project.namespace).group_by(RUNS.c.branch)
@@ -194,7 +202,7 @@ class RunIndex:
             with writing(self._engine) as connection:
                 for table in (RUN_DATASETS, RUNS):
                     connection.execute(delete(table).where(table.c.namespace == self._project.namespace))
-            self._known = {}
+            self._known, self._branches = {}, {}
             self._update()
             self._checked_at = time.monotonic()
 
@@ -202,6 +210,7 @@ class RunIndex:
         """Remove the row of a run that was deleted, and what was derived from the run."""
         with writing(self._engine) as connection:
             _delete(connection, self._project.namespace, [run_id])
+        self._branches = {}
         remove_derived(self._project.store.runs / run_id)
         if self._known is not None:
             self._known.pop(run_id, None)
@@ -253,6 +262,7 @@ class RunIndex:
             connection.execute(RUNS.insert(), rows)
             if datasets:
                 connection.execute(RUN_DATASETS.insert(), datasets)
+        self._branches = {}
         if self._known is not None:
             self._known.update({entry.id: _Known(signature, str(entry.status)) for entry, _, signature in entries})
 
@@ -267,26 +277,7 @@ def _sign_runs(project: Project, known: Mapping[str, _Known], names: Iterable[st
     runs = project.store.runs
     for name in names:
         with suppress(FileNotFoundError):  # deleted meanwhile
-            yield name, _sign(f"{runs}{os.sep}{name}", known[name].status if name in known else None)
-
-
-def _sign(folder: str, status: str | None) -> str:
-    """Return sizes and times of the files of a run. Of a run in progress, it only counts that it is in progress.
-
-    `folder`: as text, because pathlib is slow for thousands of runs. `status`: as in the index, None if the run is not
-    in it.
-    """
-    described, report, log = [_sign_file(f"{folder}{os.sep}{name}") for name in _SIGNED]
-    is_open = report == "-" or status in (RunStatus.RUNNING, RunStatus.INTERRUPTED)
-    return f"{described},{report},{'writing' if is_open and is_being_written(Path(folder)) else log}"
-
-
-def _sign_file(path: str) -> str:
-    try:
-        found = os.stat(path)  # noqa: PTH116 - for three files of each of thousands of runs
-    except FileNotFoundError:
-        return "-"
-    return f"{found.st_mtime_ns}:{found.st_size}"
+            yield name, sign_files(f"{runs}{os.sep}{name}", known[name].status if name in known else None)
 
 
 def _hide_place(entry: RunEntry, project: Project) -> RunEntry:

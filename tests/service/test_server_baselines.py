@@ -141,6 +141,8 @@ def test_parts_and_other_namespaces_are_no_baselines(served, ci, command):
     assert command("runs", "promote", run.id.replace("2", "1", 1), "--as", "server:main").code == 3
     with served.client("review") as client:
         assert client.post("/v1/baselines/main", json={"run_id": run.id, "reason": " "}).status_code == 422
+    refused = command("runs", "promote", run.id, "--as", "server:last-green/main")
+    assert refused.code == 2 and "--as: 'last-green/main' is not the name of a baseline of a server." in refused.err
     with served.client("admin", namespaces=["docs"]) as other:
         assert other.get("/v1/baselines/main").status_code == 404
         assert other.post("/v1/baselines/main", json={"run_id": run.id}).status_code == 404

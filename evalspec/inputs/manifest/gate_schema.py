@@ -13,7 +13,7 @@ from evalspec.model.verdicts import RegressionRule
 SERVER = "server:"
 """How the name of a baseline begins that a server has."""
 LAST_GREEN, BRANCH = "last-green/", "branch/"
-_LABEL = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
+LABEL = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 
 
 class ServerBaseline(NamedTuple):
@@ -195,7 +195,7 @@ class CiGate(ManifestModel):
         if of_branch and self.anchor is None:
             why = "because each run may lose a little within noise"
             raise ValueError(f"baseline: {self.baseline} needs an anchor, {why}; add one, as in anchor: main")
-        if found.branch == "" or not _LABEL.fullmatch(found.name):
+        if found.branch == "" or not LABEL.fullmatch(found.name):
             forms = "server:NAME, server:last-green/BRANCH or server:branch/BRANCH"
             raise ValueError(f"baseline of a server: write {forms}, with letters, digits and ._- in names")
         return self
