@@ -31,7 +31,7 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -m 'not slow' -n auto --dist worksteal --hypothesis-profile quick
 
 # One worker more than there are processors, because many of these tests wait.
-ALL = $(BIN)/python -m pytest -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --dist worksteal
+ALL = $(BIN)/python -m pytest -n $$(( $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1 )) --dist worksteal
 
 # With every example of the tests that `make test` ran with fewer.
 test-slow: $(VENV)/.dev chromium postgresql shell-tools export-servers oidc-provider

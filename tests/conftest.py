@@ -16,7 +16,7 @@ from hypothesis import settings
 import evalspec
 from evalspec.cli.main import run
 from evalspec.targets.http import pacing
-from left_out import explain_left_out
+from left_out import FIRST, explain_left_out
 from servers.faulty_agent import FaultyAgent
 from servers.scripted_judge import ScriptedJudge
 
@@ -31,7 +31,8 @@ PACKAGE = Path(evalspec.__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make test` leaves out."""
+    """Mark what `make test` leaves out, and let the longest tests begin."""
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
     for item in items:
         if explain_left_out(item.nodeid):
             item.add_marker(pytest.mark.slow)

@@ -50,6 +50,21 @@ def test_what_init_writes_is_valid(project, tmp_path, folder, host, schema, patt
     assert code == 0, said
 
 
+def test_what_users_copy_has_the_versions_of_these_workflows():
+    """Those that are kept up to date. Pins of a commit are for this repository only."""
+    pinned = {
+        action.partition("@")[0]: rest.strip(" #").partition(".")[0]
+        for path in WORKFLOWS
+        for action, rest in _USED.findall(path.read_text(encoding="utf-8"))
+    }
+    folders = (ROOT / "docs" / "how-to").glob("*.md"), (ROOT / "evalspec" / "cli" / "scaffold").glob("*.yml")
+    texts = [path.read_text(encoding="utf-8") for paths in ([ROOT / "action.yml"], *folders) for path in paths]
+    used = {action.partition("@")[::2] for text in texts for action, _ in _USED.findall(text)}
+    found = {(name, version) for name, version in used if name in pinned}
+    assert found == {(name, pinned[name]) for name, _ in found}
+    assert {name for name, _ in found} >= {"actions/checkout", "actions/setup-python", "actions/upload-artifact"}
+
+
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_actions_are_pinned_to_a_commit_with_its_version(path):
     used = _USED.findall(path.read_text(encoding="utf-8"))

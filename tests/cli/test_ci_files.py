@@ -71,7 +71,7 @@ def test_github_runs_the_gate_of_a_subfolder(shop):
     steps = {step.get("name", step.get("uses")): step for step in job["steps"]}
     assert steps["Install"]["env"] == {"EVALSPEC": PIN}
     check_commands(steps["Install"]["run"].splitlines())
-    cached = steps["actions/setup-python@v5"]["with"]
+    cached = steps["actions/setup-python@v7"]["with"]
     assert cached["cache"] == "pip" and all(Path(one).is_file() for one in cached["cache-dependency-path"].split("\n"))
     assert steps["Save it"]["with"]["path"] == "bots/shop/.evalspec/cache"
     assert shop("requirements", "bots/shop/agent.yaml").out.split() == list_requirements()

@@ -120,6 +120,6 @@ def draw_case(rng):
 def test_the_interval_covers_the_share_in_the_worst_case_found(monkeypatch):
     monkeypatch.setattr(rates, "_DRAWS", 2000)
     rng = np.random.default_rng(2)
-    found = sorted((cover(rng, case, 200), case) for case in [draw_case(rng) for _ in range(40)])
-    worst = [(cover(rng, case, 1500), case) for _, case in found[:3]]
+    found = sorted((cover(rng, case, 200), case) for case in [draw_case(rng) for _ in range(60)])
+    worst = [(cover(rng, case, 2000), case) for _, case in found[:4]]
     assert min(worst)[0] >= 0.94, min(worst)
