@@ -18,9 +18,10 @@ from evalspec.service.database import migrate, open_database, reading, writing
 from evalspec.service.tables import ALERTS
 from evalspec.service.tokens import Scope, create_token
 from servers.service import Server, wait_for, write_project
+from service.freeze_schema import SCHEMAS
 from service.pages.shops import building
 from service.test_alerts import SECRET, Receiver
-from service.test_migrations import SCHEMAS, restore
+from service.test_migrations import restore
 from service.test_pushes import contents
 
 TEAM = {"ana": Scope.ADMIN, "ben": Scope.REVIEW, "cleo": Scope.REVIEW, "ci": Scope.PUSH, "dan": Scope.READ}
