@@ -27,6 +27,7 @@ from evalspec.runs.store.run_log import LATEST_NAME, is_being_written
 from evalspec.runs.store.run_store import OWN_INPUTS, STORE, VERDICTS, RunStore, is_run_name
 
 if TYPE_CHECKING:
+    from evalspec.model import Run
     from evalspec.verdict.comparison.baseline import Baseline
 
 
@@ -167,22 +168,10 @@ def promote(run: str, name: str, add: bool, reason: str | None, to: str | None, 
     if add and over is None:
         raise click.UsageError("--add needs a baseline to add to")
     baseline, concluded = promote_stored(RunStore(STORE), stored, over, reason, add=add)
-    best_of = concluded.fingerprint.best_of
     with store_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, [render_baseline(baseline).encode()])
-    if concluded.partial:
-        said = f"run {stored.id} is PARTIAL: nothing is compared with it that it left out"
-        warn(Problem(said, "promote a run of everything"))
-    if concluded.verdict in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE):
-        warn(Problem(f"run {stored.id} is promoted although its verdict is {concluded.verdict_text}"))
-    part = describe_part(concluded.fingerprint)
-    if part is not None:
-        said = f"run {stored.id} used {part}, so only runs of that part are compared with this baseline"
-        warn(Problem(said, "promote a run of the full set to compare full runs"))
-    if best_of is not None:
-        said = f"run {stored.id} is the best of {best_of} runs, so an unchanged agent will look worse"
-        warn(Problem(said, "promote a run with --repeat, which averages out noise"))
+    _warn_about(concluded)
     attempts = count_attempts(baseline.run)
     notify(f"promoted run {stored.id} to {path}, which has {counted(attempts, 'attempt')} per sample")
     _tell_way(baseline)
@@ -198,13 +187,33 @@ def _promote_on_server(run_id: str, name: str, asked: dict[str, Any], to: str | 
     from evalspec.api.server import choose_server
     from evalspec.api.server_baselines import promote_on_server
     from evalspec.inputs.manifest.gate_schema import LABEL
+    from evalspec.model.typed_json import parse_document
+    from evalspec.verdict.comparison.baseline import build_baseline
 
     if not LABEL.fullmatch(name):
         fix = "use letters, digits and ._-, as in server:main; the newest run of a branch is not promoted"
         raise InvalidInput(Problem(f"'{name}' is not the name of a baseline of a server", fix, field="--as"))
     done = promote_on_server(run_id, name, asked, choose_server(to, os.environ, allow_http=allow_http), notify)
+    if not asked["add"]:  # else the document has several runs
+        _warn_about(build_baseline(parse_document(done.document.encode(), done.run_id), done.run_id).run)
     notify(f"promoted run {done.run_id} to server:{name}, as {done.promoted_by}, sha256 {done.sha256[:12]}")
     return ExitCode.OK
+
+
+def _warn_about(run: "Run") -> None:
+    """Warn of what a run lacks as a baseline."""
+    if run.partial:
+        said = f"run {run.id} is PARTIAL: nothing is compared with it that it left out"
+        warn(Problem(said, "promote a run of everything"))
+    if run.verdict in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE):
+        warn(Problem(f"run {run.id} is promoted although its verdict is {run.verdict_text}"))
+    part = describe_part(run.fingerprint)
+    if part is not None:
+        said = f"run {run.id} used {part}, so only runs of that part are compared with this baseline"
+        warn(Problem(said, "promote a run of the full set to compare full runs"))
+    if run.fingerprint.best_of is not None:
+        said = f"run {run.id} is the best of {run.fingerprint.best_of} runs, so an unchanged agent will look worse"
+        warn(Problem(said, "promote a run with --repeat, which averages out noise"))
 
 
 def _read_over(path: Path, *, add: bool) -> "Baseline | None":

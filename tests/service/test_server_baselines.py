@@ -107,7 +107,8 @@ def test_a_team_promotes_on_the_server_and_every_gate_uses_that(served, ci, comm
     assert the_note(same).split(" on ")[0] in " ".join(planned.out.split())
     assert command("rescore", same.id, "agent.yaml").code == 0
 
-    push_and_promote(command, worse)
+    warned = push_and_promote(command, worse)
+    assert f"run {worse.id} is promoted although its verdict is FAIL" in warned.err
     again = gate(ci, right=3)
     (outcome,) = {one.reason for one in again.regressions if one.status == "FAIL"} or {None}
     assert again.verdict == "FAIL" and outcome is not None, "the first run stays the anchor"
