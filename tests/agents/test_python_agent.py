@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import threading
+from types import ModuleType
 
 import pytest
 
@@ -269,3 +271,29 @@ def test_calls_are_kept_as_json_and_as_they_were_made(bot):
     made = [line["tool_calls"][0]["arguments"] for line in lines]
     assert [one["question"] for one in made] == [line["user_input"] for line in lines]
     assert all(one["on"].startswith("datetime.date(") for one in made)
+
+
+def test_modules_are_imported_while_other_threads_import(tmp_path):
+    """As the libraries of a judge are. One folder takes the place of another each time."""
+    stopping = threading.Event()
+
+    def import_others():
+        names = [f"other_{n}" for n in range(20)]
+        while not stopping.is_set():
+            sys.modules.update(dict.fromkeys(names, ModuleType("other")))
+            for name in names:
+                del sys.modules[name]
+
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "twins.py").write_text(f"NAME = '{folder}'\n")
+    interval = sys.getswitchinterval()
+    thread = threading.Thread(target=import_others)
+    thread.start()
+    sys.setswitchinterval(1e-5)
+    try:
+        assert [import_module(tmp_path / folder, "twins").NAME for folder in "ab" * 150] == [*"ab"] * 150
+    finally:
+        sys.setswitchinterval(interval)
+        stopping.set()
+        thread.join()

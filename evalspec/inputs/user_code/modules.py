@@ -187,7 +187,7 @@ def import_module(folder: Path, module: str) -> ModuleType:
             return importlib.import_module(module)
         finally:
             sys.meta_path = [other for other in sys.meta_path if other is not finder]
-            added = (sys.modules[name] for name in set(sys.modules) - loaded_before)
+            added = (module for name, module in _copy_modules().items() if name not in loaded_before)
             _IMPORTED.update(one for one in added if type(one).__weakrefoffset__)  # libraries of cffi have none
             if foreign:
                 _forget(top)
@@ -231,7 +231,7 @@ def _use_folder(folder: str) -> str:
     while _IN_USE:
         previous = _IN_USE.pop()
         sys.path[:] = [entry for entry in sys.path if entry is not previous.entry]
-        tops = {name.partition(".")[0] for name in sys.modules} - previous.loaded_before
+        tops = {name.partition(".")[0] for name in _copy_modules()} - previous.loaded_before
         for top in [top for top in tops if _home(top) == previous.entry]:
             _forget(top)
     _IN_USE.append(_Folder(folder, frozenset(sys.modules)))
@@ -241,8 +241,15 @@ def _use_folder(folder: str) -> str:
 
 def _forget(top: str) -> dict[str, ModuleType]:
     """Remove a top-level module and its submodules from sys.modules, and return them."""
-    names = [name for name in sys.modules if name.partition(".")[0] == top]
-    return {name: sys.modules.pop(name) for name in names}
+    found = {name: module for name, module in _copy_modules().items() if name.partition(".")[0] == top}
+    for name in found:
+        sys.modules.pop(name, None)
+    return found
+
+
+def _copy_modules() -> dict[str, ModuleType]:
+    """Return sys.modules as it is now. Another thread may be importing, so nothing may iterate over it."""
+    return sys.modules.copy()
 
 
 def _home(top: str) -> str | None:
