@@ -125,7 +125,7 @@ def add_assignment(asked: AssignmentRequest, access: Running) -> AssignmentAnswe
     """
     queue = {name: str(value) for name, value in asked.queue.model_dump(exclude_none=True).items()}
     id = assign_labels(access, asked.run_id, queue, asked.people, asked.people_per_reply)
-    return next(one for one in list_assignments(access) if one.id == id)
+    return _describe(access, _find_row(access, id), list_reviewers(access.engine, access.namespace), is_counted=True)
 
 
 @ROUTER.delete("/{assignment_id}", status_code=HTTPStatus.NO_CONTENT, summary="End an assignment")
@@ -191,7 +191,7 @@ def _describe(access: Access, row: Any, able: Sequence[str], *, is_counted: bool
         with suppress(ApiProblem, EvalspecError):  # the run is gone or changes; its pages say more
             run = open_indexed_run(access, row.run_id)
             session = start_session(run, by, row.queue)
-            keep_share(access, run, session, row.id)
+            _leave_out(row, able, run, session)
     queue: dict[str, Any] = {
         name: int(value) if name in ("size", "seed") else value for name, value in row.queue.items()
     }
@@ -210,15 +210,19 @@ def _describe(access: Access, row: Any, able: Sequence[str], *, is_counted: bool
 
 
 def keep_share(access: Access, run: IndexedRun, session: LabelSession, id: str | None) -> None:
-    """Leave out of a session what an assignment gives to others. It leaves out nothing if it has ended.
+    """Leave out of a session what an assignment gives to others. It leaves out nothing if it has ended."""
+    row = None if id is None else _find_row(access, id)
+    if row is not None:
+        _leave_out(row, list_reviewers(access.engine, access.namespace), run, session)
+
+
+def _leave_out(row: Any, able: Sequence[str], run: IndexedRun, session: LabelSession) -> None:
+    """Leave out of a session what an assignment gives to others. `able`: who has the role now.
 
     A reply goes to the people whose hash of it is smallest, so nobody else's share changes when somebody leaves. Those
     who left keep what they have labelled.
     """
-    with reading(access.engine) as connection:
-        row = connection.execute(select(ASSIGNMENTS).where(*_find(access, id))).one_or_none()
-    able = list_reviewers(access.engine, access.namespace)
-    if row is None or row.each is None or row.run_id != run.id or session.by not in {*row.people} & {*able}:
+    if row.each is None or row.run_id != run.id or session.by not in {*row.people} & {*able}:
         return
     labelled = {(one.target, one.labeller) for one in list_current(run.read_labels())}
 
@@ -229,5 +233,11 @@ def keep_share(access: Access, run: IndexedRun, session: LabelSession, id: str |
     session.keep_only(is_own)
 
 
-def _find(access: Access, id: str | None) -> Sequence[Any]:
+def _find_row(access: Access, id: str) -> Any:
+    """Return the row of an assignment; None without one."""
+    with reading(access.engine) as connection:
+        return connection.execute(select(ASSIGNMENTS).where(*_find(access, id))).one_or_none()
+
+
+def _find(access: Access, id: str) -> Sequence[Any]:
     return ASSIGNMENTS.c.namespace == access.namespace, ASSIGNMENTS.c.id == id
