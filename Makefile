@@ -26,12 +26,12 @@ demo-service: $(VENV)/.service
 # Without bytecode the tests and each process that they start compile the package once more.
 unexport PYTHONDONTWRITEBYTECODE
 
+# One worker more than there are processors, because many tests wait: for files to be on the disk, or for a server.
+ALL = $(BIN)/python -m pytest -n $$(( $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1 )) --dist worksteal
+
 # What a contributor runs after an edit. tests/left_out.py names what it leaves out.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m 'not slow' -n auto --dist worksteal --hypothesis-profile quick
-
-# One worker more than there are processors, because many of these tests wait.
-ALL = $(BIN)/python -m pytest -n $$(( $$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1 )) --dist worksteal
+	$(ALL) -m 'not slow' --hypothesis-profile quick
 
 # With every example of the tests that `make test` ran with fewer.
 test-slow: $(VENV)/.dev chromium postgresql shell-tools export-servers oidc-provider

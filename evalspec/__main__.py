@@ -19,10 +19,12 @@ def main() -> int:
         from evalspec.base.distribution import list_requirements
 
         return _say("".join(f"{line}\n" for line in list_requirements()))
-    from evalspec.cli.failure import explain_sudden_end
-    from evalspec.cli.main import run
-    from evalspec.cli.streams import keep_own_streams
+    from evalspec.base.collector import long_lived
 
+    with long_lived():
+        from evalspec.cli.failure import explain_sudden_end
+        from evalspec.cli.main import run
+        from evalspec.cli.streams import keep_own_streams
     keep_own_streams()
     explain_sudden_end()
     code = run(arguments)

@@ -30,6 +30,13 @@ settings.load_profile("evalspec")
 PACKAGE = Path(evalspec.__file__).parent
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`make test` does not even import a file that it leaves out, which saves a seventh of its collection."""
+    if config.option.markexpr != "not slow" or not collection_path.is_relative_to(config.rootpath):
+        return None
+    return True if explain_left_out(collection_path.relative_to(config.rootpath).as_posix()) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what `make test` leaves out, and let the longest tests begin."""
     items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
@@ -74,6 +81,14 @@ def quick_backoff() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_FIRST_BACKOFF_SECONDS", "_JITTER_SECONDS"):
             patch.setattr(pacing, name, getattr(pacing, name) / 10)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def sessions_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A session of pytest that a test starts has its folders here, and deletes none of earlier sessions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DEBUG_TEMPROOT", str(tmp_path_factory.mktemp("sessions")))
         yield
 
 

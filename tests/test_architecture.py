@@ -293,19 +293,21 @@ IMPORTED = {
     ("--version",): 75,
     ("--help",): 77,
     ("metrics",): 343,
-    ("validate", "agent.yaml"): 600,
+    ("validate", "agent.yaml"): 537,
     ("evaluate", "agent.yaml", "--responses", "replies.jsonl"): 699,
-    ("runs", "list"): 266,
+    ("runs", "list"): 240,
     ("report",): 592,
     ("report", "-o", "report.html"): 642,
-    ("show", "s"): 610,
-    ("compare", "latest", "latest"): 664,
+    ("show", "s"): 579,
+    ("compare", "latest", "latest"): 632,
     ("plan", "agent.yaml"): 768,
     ("rescore", "latest", "agent.yaml"): 699,
-    ("score", "qrels.txt", "run.txt", "-m", "recall"): 196,
-    ("convert", "qa.jsonl", "out.jsonl", "--to", "jsonl", "--force"): 424,
+    ("score", "qrels.txt", "run.txt", "-m", "recall"): 183,
+    ("convert", "qa.jsonl", "out.jsonl", "--to", "jsonl", "--force"): 415,
 }
-"""Modules that a command leaves imported on Python 3.11. Start-up is most of what a short command costs."""
+"""Modules that a command leaves imported on Python 3.11. Start-up is most of what a short command costs. Later Pythons
+split modules of their library, so there is more room for them."""
+MARGIN = 1.03 if sys.version_info < (3, 12) else 1.06
 
 
 def test_no_command_imports_more_than_its_budget(monkeypatch, tmp_path):
@@ -317,9 +319,12 @@ def test_no_command_imports_more_than_its_budget(monkeypatch, tmp_path):
     grown = {
         " ".join(command): count
         for command, budget in IMPORTED.items()
-        if (count := len(modules_after(*command))) > 1.03 * budget
+        if (count := len(modules_after(*command))) > MARGIN * budget
     }
     assert not grown
+    assert "asyncio" not in modules_after("validate", "agent.yaml"), (
+        "a command that waits for nothing needs no event loop"
+    )
 
 
 def test_records_are_structs():
@@ -355,13 +360,18 @@ def test_types_are_built_before_msgspec_decodes_them():
 def test_one_module_prints():
     """Commands print through cli/streams.py, where foreign text is made inert. Only the progress bar is rich's own."""
     printing = {"print", "click.echo", "click.secho", "sys.stderr.write", "sys.stdout.write", "traceback.print_exc"}
+    last = {name.rpartition(".")[2] for name in printing}  # `unparse` of every call takes seconds
     found = {
         str(module.relative_to(PACKAGE))
         for module in MODULES
         for node in ast.walk(parse(module))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in printing
+        if isinstance(node, ast.Call) and last_name(node.func) in last and ast.unparse(node.func) in printing
     }
     assert found == {"cli/streams.py", "__main__.py"}
+
+
+def last_name(expression):
+    return getattr(expression, "attr", getattr(expression, "id", None))
 
 
 @pytest.mark.parametrize("listing", ["kept", "equivalent"])

@@ -10,6 +10,7 @@ from evalspec.runs.runner.ci_variables import detect_ci_build
 
 GITHUB = {
     "GITHUB_ACTIONS": "true",
+    "GITHUB_EVENT_NAME": "push",
     "GITHUB_REF": "refs/heads/main",
     "GITHUB_SHA": "abc",
     "GITHUB_SERVER_URL": "https://github.com",
@@ -24,7 +25,7 @@ KNOWN = {
         ("fix/1", "abc", "7", "https://github.com/shop/bot/actions/runs/12"),
     ),
     "github pull_request_target": (
-        GITHUB | {"GITHUB_HEAD_REF": "main"},  # of a fork
+        GITHUB | {"GITHUB_EVENT_NAME": "pull_request_target", "GITHUB_HEAD_REF": "main"},  # of a fork
         ("main", "abc", "?", "https://github.com/shop/bot/actions/runs/12"),
     ),
     "github tag": (GITHUB | {"GITHUB_REF": "refs/tags/v1/2", "GITHUB_RUN_ID": ""}, (None, "abc", None, None)),
@@ -65,6 +66,32 @@ def test_each_service_says_what_it_builds(environment, wanted):
     found = detect_ci_build(environment)
     got = tuple(getattr(found, key) for key in ("branch", "commit", "pull_request", "url"))
     assert got == wanted
+
+
+@pytest.mark.parametrize(
+    ("changed", "wanted"),
+    [
+        ({}, ("main", "def", None)),
+        ({"event": "pull_request", "head_branch": "fix", "pull_requests": [{"number": 7}]}, ("fix", "def", "7")),
+        ({"event": "pull_request", "head_repository": {"full_name": "fork/bot"}}, ("main", "def", "?")),
+        ({"head_repository": {"full_name": "fork/bot"}}, (None, "def", None)),
+        ({"event": "issue_comment"}, (None, "def", None)),
+        ({"head_branch": None}, (None, None, None)),
+    ],
+    ids=["push", "pull request", "fork", "push of a fork", "after a comment", "no branch"],
+)
+def test_a_github_build_after_another_is_of_what_that_was_of(changed, wanted, tmp_path):
+    """GITHUB_REF and GITHUB_SHA are those of the default branch then, also if a fork's commit is built."""
+    of = {"event": "push", "head_branch": "main", "head_sha": "def", "head_repository": {"full_name": "shop/bot"}}
+    event = tmp_path / "event.json"
+    event.write_text(json.dumps({"workflow_run": of | changed, "repository": {"full_name": "shop/bot"}}))
+    started = GITHUB | {"GITHUB_EVENT_NAME": "workflow_run", "GITHUB_EVENT_PATH": str(event)}
+    found = detect_ci_build(started)
+    assert (found.branch, found.commit, found.pull_request) == wanted
+    event.unlink()
+    for event_name in ("workflow_run", "issue_comment"):  # nobody knows what such a build has checked out
+        unknown = detect_ci_build(started | {"GITHUB_EVENT_NAME": event_name})
+        assert (unknown.branch, unknown.commit, unknown.pull_request) == (None, None, None)
 
 
 def test_no_service_no_build():

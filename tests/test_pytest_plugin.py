@@ -89,10 +89,19 @@ def asked(agent):
     return sorted(next(p for p in CAPITALS if p in request.body["message"]) for request in agent.requests)
 
 
+def test_a_session_of_a_test_deletes_nothing_of_other_sessions(tmp_path, tmp_path_factory):
+    (tmp_path / "test_it.py").write_text(
+        "from pathlib import Path\ndef test_it(tmp_path):\n    Path('folder.txt').write_text(str(tmp_path))\n"
+    )
+    assert start_session(tmp_path, "test_it.py", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1").code == 0
+    assert Path((tmp_path / "folder.txt").read_text()).is_relative_to(tmp_path_factory.getbasetemp())
+
+
 def test_a_passing_verdict_is_a_green_session(qa, agent, session):
     is_installed = "evalspec" in entry_points(group="pytest11").names
     loaded = () if is_installed else ("-p", "evalspec.pytest_plugin")
-    found = start_session(qa.folder, *loaded, "agent.yaml")
+    slow = ("-p", "no:langsmith_plugin", "-p", "no:schemathesis")  # of this environment, and slow to import
+    found = start_session(qa.folder, *slow, *loaded, "agent.yaml")
     assert found.code == 0, found.out
     names = ["string_match >= 0.5", "verdict", *(f"sample:{place}" for place in CAPITALS)]
     assert found.cases == {name: [] for name in names}

@@ -38,6 +38,11 @@ def test_slim_is_the_default_without_what_only_some_metrics_need():
     assert set(project["optional-dependencies"]["judge"] + project["optional-dependencies"]["bleu"]) <= default
 
 
+def test_pip_chooses_no_jsonpath_with_other_modules():
+    """2.0.2 is for Python 3.12 and later, so what is pinned for 3.11 does not show it."""
+    assert "jsonpath-rfc9535>=0.1.6,<2" in slim_requirements()
+
+
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory):
     """The wheel and the sdist of a checkout with files that git does not track. twine has checked both."""

@@ -72,7 +72,8 @@ def test_the_page_on_architecture_counts_them(way):
 
 
 def test_no_other_type_is_a_threshold():
-    sources = (path.read_text() for path in Path(evalspec.__file__).parent.rglob("*.py"))
+    every = (path.read_text() for path in Path(evalspec.__file__).parent.rglob("*.py"))
+    sources = [text for text in every if "    slice: " in text]
     classes = (node for text in sources for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef))
     fields = {
         one.name: {ast.unparse(part.target) for part in one.body if isinstance(part, ast.AnnAssign)} for one in classes

@@ -11,11 +11,10 @@ from typing_extensions import TypedDict
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.registry import near_miss
 from evalspec.model.fingerprints import Cleanup, RetrieverMode
-from evalspec.model.runs import MAX_REPEATS
+from evalspec.model.samples import MAX_REPEATS
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.sharding import read_shard
-from evalspec.targets.agents.function import AgentFunction
-from evalspec.targets.agents.user_agent import is_agent
+from evalspec.targets.agents.entry import AgentFunction, is_agent
 
 AnyPath = str | Path
 

@@ -16,7 +16,8 @@ from evalspec.api.public import aevaluate
 from evalspec.base.errors import InvalidInput, Problem, ServiceError
 from evalspec.base.foreign_text import inert
 from evalspec.model import Run, Score, Threshold, VerdictStatus
-from evalspec.targets.agents.function import AgentFunction, call_function
+from evalspec.targets.agents.entry import AgentFunction
+from evalspec.targets.agents.function import call_function
 from evalspec.targets.agents.results import read_result
 
 _NAME = "check"

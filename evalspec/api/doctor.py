@@ -28,7 +28,8 @@ from evalspec.runs.planning.services import locate_keys
 from evalspec.runs.runner.execute import agent_process, close_agent
 from evalspec.runs.store.run_store import RunStore
 from evalspec.targets.agents.base import AgentTarget
-from evalspec.targets.agents.function import AgentFunction, call_function
+from evalspec.targets.agents.entry import AgentFunction
+from evalspec.targets.agents.function import call_function
 
 if TYPE_CHECKING:
     from evalspec.scoring.judge.chat import ModelRole

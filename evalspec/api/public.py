@@ -17,7 +17,7 @@ from evalspec.base.errors import EvalspecError, InvalidInput, Problem
 from evalspec.inputs.manifest.loader import LoadedManifest, load_manifest, load_valid_parts
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.runs.store.stored_run import open_run
-from evalspec.targets.agents.function import AgentFunction
+from evalspec.targets.agents.entry import AgentFunction
 
 if TYPE_CHECKING:
     from evalspec.api.conversion import Conversion
@@ -158,7 +158,7 @@ class Validation(Struct, frozen=True):
 def validate(manifest: AnyPath, *, agent: AgentFunction | None = None, **options: Unpack[Options]) -> Validation:
     """Return every error of a manifest and its datasets. Calls nothing, not even `agent`, and reads no secrets."""
     from evalspec.runs.planning.checks import validate_manifest
-    from evalspec.runs.planning.opening import recommend_checks
+    from evalspec.runs.planning.retrievers import recommend_checks
 
     try:
         part = load_valid_parts(Path(manifest))
@@ -219,10 +219,11 @@ def plan(
         InvalidInput: The manifest is invalid, or the baseline does not exist.
     """
     from evalspec.api.runs import comparison_baseline
+    from evalspec.api.server_baselines import fetch_baseline
     from evalspec.runs.planning.forecast import build_forecast
 
-    loaded = load_manifest(Path(manifest))
-    runs = RunStore(Path(store))
+    runs, given = RunStore(Path(store)), load_manifest(Path(manifest))
+    loaded = fetch_baseline(given, runs) if baseline is None else given
     return build_forecast(loaded, to_options(options), comparison_baseline(loaded, baseline, runs), runs)
 
 
@@ -252,7 +253,7 @@ def score(
     """
     from evalspec.api.score_run import build_run
     from evalspec.api.scoring import list_notes, measure
-    from evalspec.model.fingerprints import EmptyQrels
+    from evalspec.model.samples import EmptyQrels
 
     check_arguments(cutoffs=cutoffs, min_grade=min_grade, empty_qrels=empty_qrels)
     conditions = [where] if isinstance(where, str) else where

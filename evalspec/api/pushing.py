@@ -16,14 +16,15 @@ from urllib.parse import quote
 from msgspec import Struct, to_builtins
 from msgspec.json import encode
 
-from evalspec.api.server import PushServer, Say, ServerCalls, open_server
-from evalspec.base.errors import InvalidInput, ServiceError, StoreError, Unmeasurable
+from evalspec.api.server import REFUSED, PushServer, Say, ServerCalls, open_server
+from evalspec.base.errors import InvalidInput, ServiceError, StoreError
 from evalspec.base.foreign_text import inert
 from evalspec.model.fingerprints import CiBuild
 from evalspec.model.shards import refuse_shard
 from evalspec.runs.runner.ci_variables import detect_ci_build
 from evalspec.runs.store.damage import list_damage, refuse_damage
 from evalspec.runs.store.files import PRIVATE_FOLDER, digest_file, store_errors
+from evalspec.runs.store.locks import is_being_written
 from evalspec.runs.store.pushed_runs import (
     PUSHED_NAMES,
     REQUIRED_NAMES,
@@ -34,7 +35,6 @@ from evalspec.runs.store.pushed_runs import (
     digest_stored,
     list_pushed_files,
 )
-from evalspec.runs.store.run_log import is_being_written
 from evalspec.runs.store.run_store import RunStore, is_run_name, prepare_root
 from evalspec.runs.store.stored_run import open_run
 
@@ -90,7 +90,7 @@ async def push_run(folder: Path, server: PushServer, say: Say) -> PushedRun:
     """Push a run, and return where the server shows it. `say`: is called with a line about each retry.
 
     Raises:
-        InvalidInput: The run is not finished, or is being written.
+        InvalidInput: The run is not finished, or is being written, or the token does not permit to push.
         StoreError: The run is damaged.
         Unmeasurable: The server refused the run, or could not be reached in several attempts.
     """
@@ -100,7 +100,7 @@ async def push_run(folder: Path, server: PushServer, say: Say) -> PushedRun:
         try:
             is_new = await _Pushing(calls).push(folder, files)
         except ServiceError as error:
-            raise Unmeasurable(f"run {folder.name} was not pushed: {error}") from error
+            raise server.explain(f"run {folder.name} was not pushed", error) from error
     return PushedRun(folder.name, f"{server.url}/runs/{quote(folder.name)}", is_new)
 
 
@@ -204,6 +204,7 @@ async def pull_runs(
     store never changes.
 
     Raises:
+        InvalidInput: The token does not permit to read.
         Unmeasurable: The server could not be reached, or has no list of runs.
     """
     pulled, failed = [], []
@@ -213,22 +214,25 @@ async def pull_runs(
                 try:
                     pulled.append(await _pull(name, store, calls))
                 except (InvalidInput, StoreError, ServiceError) as error:
-                    if isinstance(error, ServiceError) and error.retryable:
+                    if isinstance(error, ServiceError) and (error.retryable or error.status in REFUSED):
                         raise
                     failed.append(f"run {inert(name)} was not pulled: {inert(str(error))}")
         except ServiceError as error:
-            raise Unmeasurable(f"not everything was pulled: {inert(str(error))}") from error
+            raise server.explain("not everything was pulled", error) from error
     return pulled, failed
 
 
 async def _list_finished(calls: ServerCalls) -> list[str]:
-    found: list[str] = []
+    found: dict[str, None] = {}
     cursor = ""
     while True:
         page = await calls.request("GET", f"/v1/runs?status=finished&limit={_PAGE}{cursor}", _Listed, most=_PAGE_BYTES)
-        found += [str(one.get("runId")) for one in page.runs]
+        known = len(found)
+        found |= dict.fromkeys(str(one.get("runId")) for one in page.runs)
         if page.next_cursor is None or not page.runs:
-            return found[::-1]
+            return [*found][::-1]
+        if len(found) == known:
+            raise ServiceError("the server sends the same runs again and again; check --to")
         cursor = f"&cursor={quote(page.next_cursor, safe='')}"
 
 

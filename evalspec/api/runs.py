@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from evalspec.api.server_baselines import OF_ENVIRONMENT, ServerChoice, read_served
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.registry import near_miss
 from evalspec.inputs.logs import ForeignLog, read_log
-from evalspec.inputs.manifest.gate_schema import CiGate
+from evalspec.inputs.manifest.gate_schema import SERVER, CiGate
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import Limit
 from evalspec.inputs.manifest.redaction import FOR_READERS
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from evalspec.model import Run, StoredExchange, Threshold
 
 
-def read_named(name: str, store: RunStore) -> NamedRun:
-    """Return the run with a name.
+def read_named(name: str, store: RunStore, server: ServerChoice = OF_ENVIRONMENT) -> NamedRun:
+    """Return the run with a name. `server`: has those of `server:NAME`.
 
     A name with a suffix or several parts is a path if the file exists. Otherwise stored runs come first, then files,
     then promoted baselines.
@@ -39,6 +40,8 @@ def read_named(name: str, store: RunStore) -> NamedRun:
     Raises:
         InvalidInput: No run has that name, or it cannot be read.
     """
+    if name.startswith(SERVER):
+        return read_served(name, store, server)
     path = Path(name)
     if path.is_file() and (path.suffix or len(path.parts) > 1):
         return read_run_file(path, name)
@@ -88,7 +91,9 @@ def name_stored(stored: StoredRun, name: str) -> NamedRun:
     return NamedRun(name, run, "run", tuple(notes), texts, people=people, max_removed=share)
 
 
-def comparison_baseline(loaded: LoadedManifest, name: str | None, store: RunStore) -> NamedRun | None:
+def comparison_baseline(
+    loaded: LoadedManifest, name: str | None, store: RunStore, server: ServerChoice = OF_ENVIRONMENT
+) -> NamedRun | None:
     """Return the baseline with that name, or without a name the gate's baseline if it exists.
 
     A promoted baseline takes precedence over a stored run.
@@ -102,9 +107,9 @@ def comparison_baseline(loaded: LoadedManifest, name: str | None, store: RunStor
     promoted = baseline_path(loaded.path.parent, name)
     if promoted.is_file() and not Path(name).is_file():
         return read_run_file(promoted, name)
-    if not Path(name).suffix:
+    if not Path(name).suffix and not name.startswith(SERVER):
         _check_name(name, [path.stem for path in promoted.parent.glob("*.json")], store)
-    return read_named(name, store)
+    return read_named(name, store, server)
 
 
 def _check_name(name: str, promoted: Iterable[str], store: RunStore) -> None:

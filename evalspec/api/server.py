@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 import httpx
 from msgspec import MsgspecError, Struct, convert
 
-from evalspec.base.errors import InvalidInput, Problem, ServiceError
+from evalspec.base.errors import EvalspecError, InvalidInput, Problem, ServiceError, Unmeasurable
+from evalspec.base.foreign_text import inert
 from evalspec.base.text import one_line
 from evalspec.inputs.manifest.redaction import hide_all
 from evalspec.model.base import built
@@ -21,56 +22,74 @@ from evalspec.targets.http.pacing import parse_retry_after, persist
 from evalspec.targets.http.routes import choose_route, is_loopback
 
 TOKEN_VARIABLE = "EVALSPEC_TOKEN"  # noqa: S105 - the name of a variable
-_CREATE_TOKEN = "evalspec token create --user EMAIL --scope push --namespace NS"  # noqa: S105 - a command
+REFUSED = (400, 401, 403)
+"""The statuses of a token that does not fit."""
 _RETRIES = 6
 _SECONDS = 60.0
 _PROBLEM_TYPE = "application/problem+json"
 _OCTETS = (b"content-type", b"application/octet-stream")
 _PRINTED = re.compile(r"[!-~]+")
+_LIKE = "like https://evals.example.com"
 
 Say = Callable[[str], object]
 Answer = TypeVar("Answer")
 
 
 class PushServer(Struct, frozen=True):
-    """A server with a token. `url`: without a slash at its end."""
+    """A server with a token. `url`: without a slash at its end. `scope`: what the token has to permit."""
 
     url: str
     token: str
+    scope: str = "push"
+
+    @property
+    def token_fix(self) -> str:
+        """How to get a token."""
+        command = f"evalspec token create --user EMAIL --scope {self.scope} --namespace NS"
+        return f"set it to what `{command}` prints on the server"
+
+    def explain(self, what: str, error: ServiceError) -> EvalspecError:
+        """Return the error of something that the server did not do. `what`: that it was not done."""
+        if error.status in REFUSED:
+            return InvalidInput(Problem(inert(f"{what}: {error}"), self.token_fix, field=TOKEN_VARIABLE))
+        return Unmeasurable(inert(f"{what}: {error}"))
 
 
-def choose_server(url: str | None, environment: Mapping[str, str], *, allow_http: bool = False) -> PushServer:
-    """Return the server, with the token of the environment.
+def choose_server(
+    url: str | None, environment: Mapping[str, str], scope: str = "push", what: str = "", *, allow_http: bool = False
+) -> PushServer:
+    """Return the server, with the token of the environment. `scope`: what the token has to permit.
+
+    `what`: what the server is for, as in ` for baseline server:main`.
 
     Raises:
         InvalidInput: The url is missing or not that of a server, the token is missing, or would be sent in plain text.
     """
     problems = []
-    token = environment.get(TOKEN_VARIABLE, "").strip()
-    if not token:
-        fix = f"set it to what `{_CREATE_TOKEN}` prints on the server"
-        problems.append(Problem("not set", fix, field=TOKEN_VARIABLE))
-    elif not _PRINTED.fullmatch(token):
+    server = PushServer((url or "").rstrip("/"), environment.get(TOKEN_VARIABLE, "").strip(), scope)
+    if not server.token:
+        problems.append(Problem("not set", server.token_fix, field=TOKEN_VARIABLE))
+    elif not _PRINTED.fullmatch(server.token):
         fix = "copy it again from the output of `evalspec token create`"
         problems.append(Problem("has characters that no token has", fix, field=TOKEN_VARIABLE))
-    problem = _check_url(url, allow_http=allow_http)
+    problem = _check_url(url, what, allow_http=allow_http)
     if problem is not None:
         problems.append(problem)
     if problems:
         raise InvalidInput(problems)
-    return PushServer((url or "").rstrip("/"), token)
+    return server
 
 
-def _check_url(url: str | None, *, allow_http: bool) -> Problem | None:
+def _check_url(url: str | None, what: str, *, allow_http: bool) -> Problem | None:
     if not url:
-        return Problem("there is no server to push to", "name one, like https://evals.example.com", field="--to")
+        return Problem(f"there is no server{what}", f"name one, {_LIKE}, or set EVALSPEC_TO", field="--to")
     try:
         parts = urlsplit(url if _PRINTED.fullmatch(url) else "")  # urlsplit drops line breaks, and nothing else does
         host, _ = parts.hostname, parts.port
     except ValueError:
         host = None
     if not host or parts.scheme not in ("http", "https") or "@" in parts.netloc or parts.query or parts.fragment:
-        return Problem("not the url of a server", "write it like https://evals.example.com", field="--to")
+        return Problem("not the url of a server", f"write it {_LIKE}", field="--to")
     if parts.scheme == "http" and not allow_http and not is_loopback(host):
         message = f"http://{parts.netloc} is not encrypted, so others could read the token"
         return Problem(message, "use https; --allow-http permits it in a private network", field="--to")

@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from msgspec import DecodeError, Struct
@@ -17,7 +17,7 @@ from evalspec.base.foreign_text import inert
 from evalspec.base.output_files import replace_file
 from evalspec.base.plural import counted
 from evalspec.base.trust import Act, current_trust, explain
-from evalspec.inputs.manifest.gate_schema import ServerBaseline
+from evalspec.inputs.manifest.gate_schema import LABEL, SERVER, CiGate, ServerBaseline
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.model.base import built
 from evalspec.model.typed_json import parse_document, read_bytes
@@ -28,6 +28,7 @@ from evalspec.runs.store.stored_run import StoredRun
 
 if TYPE_CHECKING:
     from evalspec.api.server import PushServer, Say
+    from evalspec.verdict.comparison.named_runs import NamedRun
 
 _DEFAULT_DAYS = 14
 _LARGEST_BYTES = 64 * 1024**2
@@ -36,10 +37,19 @@ _PROMOTE_SECONDS = 900.0
 _ORIGIN = "origin"
 _IN_USE_SECONDS = 86_400.0
 """How long another run may use a copy that has a newer one."""
-_REFUSED = (400, 401, 403)
 _UNKNOWN = 404
 
 Found = tuple[Path | None, BaselineOrigin]
+
+
+class ServerChoice(NamedTuple):
+    """The server that a command names; by default, that of EVALSPEC_TO. `allow_http`: also without TLS."""
+
+    to: str | None = None
+    allow_http: bool = False
+
+
+OF_ENVIRONMENT = ServerChoice()
 
 
 class ServedBaseline(Struct, frozen=True):
@@ -55,14 +65,13 @@ class ServedBaseline(Struct, frozen=True):
 def fetch_baseline(
     loaded: LoadedManifest,
     store: RunStore,
-    to: str | None = None,
+    server: ServerChoice = OF_ENVIRONMENT,
     *,
-    allow_http: bool = False,
     resumed: StoredRun | None = None,
 ) -> LoadedManifest:
     """Return the manifest with the file of its baseline, if a server has that. Only this server is asked.
 
-    `to`: the server's address, by default that of EVALSPEC_TO. `resumed`: the run to resume, which keeps its baseline.
+    `resumed`: the run to resume, which keeps its baseline.
 
     Raises:
         InvalidInput: The address or the token is not usable, or the baseline was edited.
@@ -73,7 +82,8 @@ def fetch_baseline(
     if wanted is None or loaded.fetched is not None:
         return loaded
     if resumed is None:
-        found: Found | None = _find(loaded, wanted, store, to or os.environ.get("EVALSPEC_TO"), allow_http=allow_http)
+        policy = loaded.manifest.spec.evaluation.ci_gate
+        found: Found | None = _find(policy, wanted, loaded.path.parent, store, server)
     else:
         known, path = resumed.fingerprint.baseline, resumed.baseline
         found = None if known is None else (path if path.exists() else None, known)
@@ -86,13 +96,42 @@ def promote_on_server(
     """Promote a run that the server has. `asked`: `add` and `reason`, as options of `evalspec runs promote`.
 
     Raises:
+        InvalidInput: The token does not permit that.
         Unmeasurable: The server refused that, or could not be reached.
     """
+    _check_label(name, "--as")
     body = encode({"run_id": run_id, **asked})
     try:
         return _ask(server, "POST", f"/v1/baselines/{quote(name, safe='')}", body, say=say, seconds=_PROMOTE_SECONDS)
     except ServiceError as error:
-        raise Unmeasurable(f"run {run_id} was not promoted: {error}") from error
+        if error.status == _UNKNOWN:
+            error = ServiceError(f"{server.url} has no such run. push it first: evalspec runs push {run_id}")
+        raise server.explain(f"run {run_id} was not promoted", error) from error
+
+
+def read_served(name: str, store: RunStore, server: ServerChoice) -> "NamedRun":
+    """Return what was promoted on a server as `name`, found as by a gate of this folder. A note says where it is from.
+
+    Raises:
+        InvalidInput: It is not the name of a baseline of a server, or as of `fetch_baseline`.
+        Unmeasurable: The server has none, or does not answer and there is no usable copy.
+    """
+    from evalspec.verdict.comparison.run_files import read_run_file
+
+    wanted = ServerBaseline(name.removeprefix(SERVER))
+    _check_label(wanted.name)
+    path, origin = _find(CiGate(baseline=name), wanted, Path(), store, server)
+    said = origin.describe(datetime.now(UTC).isoformat())
+    if path is None:
+        raise Unmeasurable(said)
+    found = read_run_file(path, name)
+    return replace(found, notes=(*found.notes, said))
+
+
+def _check_label(name: str, field: str = "") -> None:
+    if not LABEL.fullmatch(name):
+        fix = "use letters, digits and ._-, as in server:main; the newest run of a branch is only for gates"
+        raise InvalidInput(Problem(f"'{name}' is not the name of a baseline of a server", fix, field=field))
 
 
 def _ask(server: "PushServer", method: str, place: str, body: bytes = b"", **settings: Any) -> ServedBaseline:
@@ -106,39 +145,36 @@ def _ask(server: "PushServer", method: str, place: str, body: bytes = b"", **set
     return run_coroutine(ask)
 
 
-def _find(
-    loaded: LoadedManifest, wanted: ServerBaseline, store: RunStore, to: str | None, *, allow_http: bool
-) -> Found:
+def _find(policy: CiGate, wanted: ServerBaseline, folder: Path, store: RunStore, chosen: ServerChoice) -> Found:
+    """Return a baseline and its origin. `folder`: beside whose baselines of git it may be."""
     from evalspec.api.server import TOKEN_VARIABLE, choose_server
 
-    policy = loaded.manifest.spec.evaluation.ci_gate
     origin, now = BaselineOrigin(policy.baseline or ""), datetime.now(UTC).isoformat(timespec="seconds")
     if current_trust().is_limited or not os.environ.get(TOKEN_VARIABLE, "").strip():
         why = "an untrusted project gets no token" if current_trust().is_limited else f"{TOKEN_VARIABLE} is not set"
-        return _read_git(loaded, wanted, origin, why)
-    server = choose_server(to, os.environ, allow_http=allow_http)
+        return _read_git(folder, wanted, origin, why)
+    to = chosen.to or os.environ.get("EVALSPEC_TO")
+    server = choose_server(to, os.environ, what=f" for baseline {origin.name}", allow_http=chosen.allow_http)
     origin = replace(origin, server=server.url)
     branch = {} if wanted.branch is None else {"branch": wanted.branch, "green": str(wanted.is_green).lower()}
     place = f"/v1/baselines/{quote(wanted.name, safe='')}" + (f"?{urlencode(branch)}" if branch else "")
-    folder = quote(origin.name if wanted.branch is None else f"{origin.name}@{wanted.name}", safe="")
+    kept_as = quote(origin.name if wanted.branch is None else f"{origin.name}@{wanted.name}", safe="")
     try:
         served = _ask(server, "GET", place, retries=_RETRIES)
     except ServiceError as error:
-        if error.status in _REFUSED:
-            raise InvalidInput(Problem(str(error), "replace the token", field=TOKEN_VARIABLE)) from error
         if error.status == _UNKNOWN:
-            return None, replace(origin, problem=inert(str(error)))
+            return None, replace(origin, problem=inert(f"{server.url}: {error}"))
         if not error.retryable:
-            raise Unmeasurable(f"baseline {origin.name} of {server.url}: {error}") from error
-        return _read_copy(store, folder, origin, str(error), policy.baseline_max_age or _DEFAULT_DAYS, now)
-    return _keep(store, folder, replace(origin, fetched_at=now), served)
+            raise server.explain(f"baseline {origin.name} of {server.url}", error) from error
+        return _read_copy(store, kept_as, origin, str(error), policy.baseline_max_age or _DEFAULT_DAYS, now)
+    return _keep(store, kept_as, replace(origin, fetched_at=now), served)
 
 
-def _read_git(loaded: LoadedManifest, wanted: ServerBaseline, origin: BaselineOrigin, why: str) -> Found:
+def _read_git(folder: Path, wanted: ServerBaseline, origin: BaselineOrigin, why: str) -> Found:
     """Return the copy that git has of a baseline, or of the anchor of a branch's newest run."""
     from evalspec.verdict.comparison.baseline import baseline_path
 
-    path = baseline_path(loaded.path.parent, wanted.name)
+    path = baseline_path(folder, wanted.name)
     if explain(Act.READ_FILE, str(path)) is not None or not path.is_file():
         fix = f"there is no copy of baseline {origin.name} in git at {path}: commit one, or set EVALSPEC_TOKEN"
         return None, replace(origin, problem=f"{why}, and {fix}")

@@ -28,7 +28,7 @@ from evalspec.runs.runner.trace_source import open_tracing
 from evalspec.runs.runner.tracing import Tracing
 from evalspec.runs.store.log_index import AttemptKey
 from evalspec.scoring.metrics.base import Metric
-from evalspec.targets.agents.function import AgentFunction
+from evalspec.targets.agents.entry import AgentFunction
 
 _READ = {
     "retrieved_context_ids": "ids of retrieved documents",

@@ -1,8 +1,6 @@
 """What git says about a folder."""
 
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 _SECONDS = 20
@@ -10,6 +8,9 @@ _SECONDS = 20
 
 def read_git(folder: Path, *arguments: str) -> str | None:
     """Return what git prints, None if it fails or is not installed."""
+    import shutil
+    import subprocess
+
     git = shutil.which("git")
     if git is None:
         return None

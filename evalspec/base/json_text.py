@@ -1,9 +1,8 @@
 """JSON output for people, `diff` and terminals. No text in it can control a terminal or a CI system."""
 
-import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from msgspec import UNSET, Struct, to_builtins
@@ -20,6 +19,8 @@ _ALWAYS_PLAIN = frozenset({str, bool, type(None), type(UNSET)})
 
 def compute_digest(value: Any) -> str:
     """Return a hash of a JSON value that does not depend on the order of keys."""
+    import hashlib
+
     text = json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -67,20 +68,22 @@ def is_plain(value: Any) -> bool:
     msgspec turns NaN into null and huge integers into strings, and it accepts objects that JSON has no form for.
     """
     if isinstance(value, dict):
-        return _TEXT.issuperset(map(type, value)) and _are_plain(value.values())
+        return _TEXT.issuperset(map(type, value)) and are_plain(value.values())
     if isinstance(value, list | tuple):
-        return _are_plain(value)
+        return are_plain(value)
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, int):
         return -_LARGEST <= value < _LARGEST
     if isinstance(value, Struct):
-        return _are_plain(astuple(value))
+        return are_plain(astuple(value))
     return value is None or value is UNSET or isinstance(value, str)
 
 
-def _are_plain(values: Iterable[Any]) -> bool:
-    """Return whether all values are plain. Most are of types that need no further look."""
+def are_plain(values: Collection[Any]) -> bool:
+    """Return whether all values are as `is_plain` means it. Most are of types that need no further look."""
+    if _ALWAYS_PLAIN.issuperset(map(type, values)):
+        return True
     return all(is_plain(value) for value in values if type(value) not in _ALWAYS_PLAIN)
 
 

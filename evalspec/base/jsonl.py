@@ -1,6 +1,5 @@
 """Strict reader of JSON Lines. Every invalid line is reported with its number, and reading continues after it."""
 
-import gzip
 import json
 import math
 import re
@@ -18,6 +17,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 MAX_DEPTH = 100
 """How deep JSON in a dataset may be nested: far below Python's limit, which every later step has to respect."""
 
+BACKSLASH = ord("\\")
 _BOM = b"\xef\xbb\xbf"
 _NOT_SPACE = re.compile(r"[^ \t\r\n]")
 HEAD_BYTES = 65_536
@@ -35,7 +35,11 @@ def open_unpacked(path: Path) -> BinaryIO:
         Refused: --untrusted does not permit reading it.
     """
     require_file(path)
-    return cast(BinaryIO, gzip.open(path, "rb")) if is_packed(path) else path.open("rb")
+    if not is_packed(path):
+        return path.open("rb")
+    import gzip
+
+    return cast(BinaryIO, gzip.open(path, "rb"))
 
 
 def is_packed(path: Path) -> bool:
@@ -62,12 +66,18 @@ def read_head(path: Path) -> bytes:
         return b""
 
 
+def _list_damages() -> tuple[type[Exception], ...]:
+    from gzip import BadGzipFile
+
+    return EOFError, zlib.error, BadGzipFile
+
+
 @contextmanager
 def reporting_unreadable(shown_as: str, problems: list[Problem]) -> Iterator[None]:
     """Add a problem if a file cannot be opened, read or unpacked within the block, and end the block."""
     try:
         yield
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except _list_damages() as error:
         message = f"the gzip file is truncated or damaged: {error}"
         problems.append(Problem(message, "compress or download it again", shown_as))
     except FileNotFoundError:

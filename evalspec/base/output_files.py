@@ -21,7 +21,7 @@ from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.trust import Act, explain, require
 
 _MOST_LINKS = 40
-_DESCRIPTORS = re.compile(r"/dev/fd|/proc/(\d+)(?:/task/\d+)?/fd")
+_DESCRIPTORS = r"/dev/fd|/proc/(\d+)(?:/task/\d+)?/fd"
 _CHUNK = 1 << 20
 _BINARY: int = getattr(os, "O_BINARY", 0)
 """Without it, Windows writes a line break as two characters."""
@@ -29,13 +29,13 @@ _NEW_FILE: int = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 """Linux constants for renameat2: relative to the working directory, and exchange the two paths."""
 _MOVED: dict[int, int] = {}
-_REPORT = re.compile(
-    rb'\A(?:\{\s*"schemaVersion": \d+,\s*"(?:runId": "|kind": "evalspec comparison")|\{"run_id": "[^"]*", "has_texts": '
+_REPORT = (
+    rb"(?s)\A(?:"
+    rb'\{\s*"schemaVersion": \d+,\s*"(?:runId": "|kind": "evalspec comparison")|\{"run_id": "[^"]*", "has_texts": '
     rb'|run_id,has_texts,|<\?xml [^>]*>\s*<testsuites name="evalspec"'
     rb'|\{\s*"\$schema.{,400}"driver": \{\s*"name": "evalspec"'
     rb'|<!doctype html>(?:(?!<!--|</head>).)*<meta name="generator" content="evalspec">|PAR1.*evalspec report'
-    rb"|## .*\n(?:run `[^`]+`, exit code \d|alpha [^\n]+, seed \d+ *)(?:\nnote: [^\n]+)*\s*\Z)",
-    re.DOTALL,
+    rb"|## .*\n(?:run `[^`]+`, exit code \d|alpha [^\n]+, seed \d+ *)(?:\nnote: [^\n]+)*\s*\Z)"
 )
 """What a report begins with. One in Markdown also ends so, or a person has written below it."""
 _SEEN = 65_536
@@ -235,7 +235,7 @@ def _find_target(path: Path) -> _Target:
             return _Target(Path(os.path.realpath(current)))
         folder = os.path.realpath(current.parent)
         current = Path(folder, current.name)
-        among = _DESCRIPTORS.fullmatch(folder)
+        among = re.fullmatch(_DESCRIPTORS, folder)
         if among and among[1] in (None, str(os.getpid())) and current.name.isascii() and current.name.isdigit():
             return _Target(current, int(current.name))
         if not current.is_symlink():
@@ -334,10 +334,10 @@ def refuse_inputs(targets: Sequence[Path], inputs: Sequence[Input], field: str =
         raise InvalidInput(problems)
 
 
-def refuse_others(targets: Iterable[Path], *, force: bool, own: re.Pattern[bytes] = _REPORT) -> None:
+def refuse_others(targets: Iterable[Path], *, force: bool, own: bytes = _REPORT) -> None:
     """Check that files can be created, and replace only files that evalspec wrote, unless that is forced.
 
-    `own`: what marks such a file near its beginning or its end. An empty file may be replaced too.
+    `own`: the pattern of what marks such a file near its beginning or its end. An empty file may be replaced too.
 
     Raises:
         InvalidInput: A target is a folder or in none, or is another file.
@@ -359,8 +359,8 @@ def refuse_others(targets: Iterable[Path], *, force: bool, own: re.Pattern[bytes
         raise InvalidInput(problems)
 
 
-def _is_marked(path: Path, own: re.Pattern[bytes]) -> bool:
+def _is_marked(path: Path, own: bytes) -> bool:
     with path.open("rb") as file:
         content = file.read(_SEEN)
         file.seek(max(_SEEN, path.stat().st_size - _SEEN))
-        return not content or own.search(content + file.read()) is not None
+        return not content or re.search(own, content + file.read()) is not None

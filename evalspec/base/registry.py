@@ -1,6 +1,5 @@
 """The registry of everything that has a name: metrics, dataset formats, reporters."""
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_GROUPS = "[evalspec."
+"""How the sections of evalspec's groups begin in a file of entry points."""
 _MOST = 20
 """Names that a fix lists. A gold set has thousands of triples."""
 
@@ -31,9 +32,11 @@ def find_close(name: str, known: Iterable[str], closeness: float = 0.6) -> str |
 
     A name with brackets is close to what precedes them.
     """
+    from difflib import get_close_matches
+
     by_folded = {candidate.casefold(): candidate for candidate in known}
     close = [one for one in by_folded if one.startswith(f"{name.casefold()}(")]
-    close = close or difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=closeness)
+    close = close or get_close_matches(name.casefold(), by_folded, n=1, cutoff=closeness)
     return by_folded[close[0]] if close else None
 
 
@@ -68,11 +71,12 @@ def entry_points(group: str) -> "metadata.EntryPoints":
 def _read_entry_points() -> Any:
     """Return the entry points of all groups, in a type that depends on Python's version.
 
-    Each package's metadata is read, for one group or for all.
+    Most environments have none of evalspec's groups. Then they are not parsed, which takes longer than to read them.
     """
     from importlib import metadata
 
-    return metadata.entry_points()
+    texts = (package.read_text("entry_points.txt") or "" for package in metadata.distributions())
+    return metadata.entry_points() if any(_GROUPS in text for text in texts) else metadata.EntryPoints()
 
 
 class Registry(Generic[T]):

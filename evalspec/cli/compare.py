@@ -16,6 +16,7 @@ from evalspec.cli.documents import problem_document
 from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import dataset_option, option
 from evalspec.cli.ordered_command import OrderedCommand
+from evalspec.cli.pushing import server_options
 from evalspec.cli.run_output import (
     Shape,
     decide_exit_code,
@@ -73,6 +74,7 @@ _SAMPLES_SHOWN = 10
     type=click.Choice(["degraded"]),
     help="Exit with 1 if a metric is degraded, and with 2 if more samples than ciGate.maxRemoved are gone or edited.",
 )
+@server_options
 @shape_options
 @output_options("Also write the comparison to a .html, .json or .md file; repeatable.")
 def command(
@@ -86,13 +88,15 @@ def command(
     allow_mismatch: bool,
     samples: int,
     fail_on: str | None,
+    to: str | None,
+    allow_http: bool,
     shape: Shape,
     outputs: Sequence[Path],
 ) -> ExitCode:
     """Compare each CANDIDATE with BASELINE, sample by sample, and test whether the differences exceed noise.
 
     Each argument is a stored run (an id, its prefix, a label, `latest`, or `latest~1` for the run before), the name of
-    a promoted baseline, a report or baseline file, or a report of Unrag or AgentSpec.
+    a promoted baseline (of a server: server:NAME), a report or baseline file, or a report of Unrag or AgentSpec.
 
     \b
     Examples:
@@ -100,8 +104,10 @@ def command(
       evalspec compare latest~1 latest
       evalspec compare bm25 dense hybrid --metric nDCG@10
       evalspec compare evals/baselines/main.json latest --fail-on degraded
+      evalspec compare server:main latest --to https://evals.example.com
     """  # fmt: skip
     from evalspec.api.runs import read_named
+    from evalspec.api.server_baselines import ServerChoice
     from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
     from evalspec.verdict.comparison.sample_changes import add_texts
     from evalspec.verdict.validity.changes import SignificanceRules
@@ -111,7 +117,8 @@ def command(
     if outputs:
         refuse_inputs(outputs, [*OWN_INPUTS, *_list_inputs((baseline, *candidates), store)])
     with long_lived():
-        named = [read_named(name, store) for name in (baseline, *candidates)]
+        server = ServerChoice(to, allow_http)
+        named = [read_named(name, store, server) for name in (baseline, *candidates)]
     rules = SignificanceRules(alpha, resamples=resamples, seed=seed)
     choice = Choice(datasets, metrics, allow_mismatch, is_gate=fail_on is not None)
     comparison = compare_runs(named[0], named[1:], rules, choice)

@@ -34,7 +34,7 @@ from evalspec.cli.options import (
     warn_all,
 )
 from evalspec.cli.ordered_command import OrderedCommand
-from evalspec.cli.pushing import allow_http_option, choose_push_server, push_option, to_option
+from evalspec.cli.pushing import choose_push_server, push_option, server_options
 from evalspec.cli.run_output import Shape, output_option, resolve_reporters, shape_options
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
@@ -155,8 +155,7 @@ def _ingests(plans: Iterable[Plan]) -> "list[IngestPlan]":
 @retriever_options
 @trust_options("manifest")
 @push_option
-@to_option
-@allow_http_option
+@server_options
 @export_option
 @shape_options
 @output_option
@@ -206,7 +205,7 @@ def command(
       evalspec evaluate agent.yaml --retriever all --best-by nDCG@10
     """
     from evalspec.api.evaluation import options_of
-    from evalspec.api.server_baselines import fetch_baseline
+    from evalspec.api.server_baselines import ServerChoice, fetch_baseline
 
     is_named = context.get_parameter_source("to") is ParameterSource.COMMANDLINE
     _read_shard(options)
@@ -224,7 +223,7 @@ def command(
     has_use = loaded.manifest.spec.evaluation.ci_gate.server_baseline is not None
     server = choose_push_server(to, is_wanted=push, is_named=is_named and not has_use, allow_http=allow_http)
     if stored is None:
-        loaded = fetch_baseline(loaded, store, to, allow_http=allow_http)
+        loaded = fetch_baseline(loaded, store, ServerChoice(to, allow_http))
     with redacting(loaded.references.redact):
         planned_exports = choose_exports(loaded, exports)
         kept = options.pop("retriever", None)

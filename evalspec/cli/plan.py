@@ -26,6 +26,7 @@ from evalspec.cli.options import (
     warn_all,
 )
 from evalspec.cli.ordered_command import OrderedCommand
+from evalspec.cli.pushing import server_options
 from evalspec.cli.streams import emit
 from evalspec.cli.terminal_size import detect_terminal
 from evalspec.cli.trust_options import trust_options
@@ -60,7 +61,7 @@ _AT_MOST = "≤"
 @option(
     "--baseline",
     metavar="NAME|FILE|RUN",
-    help="Compare with this instead of ciGate.baseline: a promoted name, a file, or a stored run.",
+    help="Compare with this instead of ciGate.baseline: a promoted name, server:NAME, a file, or a stored run.",
 )
 @dataset_option
 @url_option
@@ -68,8 +69,11 @@ _AT_MOST = "≤"
 @no_judge_option
 @on_option
 @trust_options("manifest")
+@server_options
 @json_option
-def command(manifest: Path, baseline: str | None, as_json: bool, **options: Any) -> ExitCode:
+def command(
+    manifest: Path, baseline: str | None, to: str | None, allow_http: bool, as_json: bool, **options: Any
+) -> ExitCode:
     """Show the calls and the price of a run of MANIFEST, and the smallest drop that it can detect against a baseline.
 
     Tokens and times are those of earlier runs of the manifest. Without any, tokens are estimated from the samples.
@@ -82,18 +86,20 @@ def command(manifest: Path, baseline: str | None, as_json: bool, **options: Any)
     Examples:
       evalspec plan agent.yaml
       evalspec plan agent.yaml --baseline latest --repeat 3
+      evalspec plan agent.yaml --baseline server:main --to https://evals.example
       evalspec plan agent.yaml --json | jq '.datasets[].metrics[].detectable'
     """
     from evalspec.api.runs import comparison_baseline
-    from evalspec.api.server_baselines import fetch_baseline
+    from evalspec.api.server_baselines import ServerChoice, fetch_baseline
     from evalspec.reports.terminal import render_parts
     from evalspec.runs.planning.forecast import build_forecast
 
     loaded = load_manifest(manifest)
-    store = RunStore(STORE)
+    store, server = RunStore(STORE), ServerChoice(to, allow_http)
     if baseline is None:
-        loaded = fetch_baseline(loaded, store)
-    forecast = build_forecast(loaded, RunOptions(**options), comparison_baseline(loaded, baseline, store), store)
+        loaded = fetch_baseline(loaded, store, server)
+    compared = comparison_baseline(loaded, baseline, store, server)
+    forecast = build_forecast(loaded, RunOptions(**options), compared, store)
     if loaded.fetched is not None:
         said = loaded.fetched[1].describe(datetime.now(UTC).isoformat())
         forecast = replace(forecast, notes=(*forecast.notes, said))

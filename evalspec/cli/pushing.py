@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem
 from evalspec.base.trust import current_trust
-from evalspec.cli.options import option
+from evalspec.cli.options import group_options, option
 from evalspec.cli.streams import notify, notify_github
 
 if TYPE_CHECKING:
     from evalspec.api.pushing import PushedRun
     from evalspec.api.server import PushServer
 
-to_option = option("--to", metavar="URL", help="The server to push to. Its token is in EVALSPEC_TOKEN.")
-allow_http_option = option("--allow-http", is_flag=True, help="Send the token without TLS, in a private network.")
+server_options = group_options(
+    option("--to", metavar="URL", help="The server of runs and baselines. Its token is in EVALSPEC_TOKEN."),
+    option("--allow-http", is_flag=True, help="Send the token without TLS, in a private network."),
+)
 push_option = option("--push", is_flag=True, help="Push the run to the server of --to when it is finished.")
 
 

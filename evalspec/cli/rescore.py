@@ -21,6 +21,7 @@ from evalspec.cli.options import (
     warn_all,
 )
 from evalspec.cli.ordered_command import OrderedCommand
+from evalspec.cli.pushing import server_options
 from evalspec.cli.run_output import Shape, output_option, resolve_reporters, shape_options
 from evalspec.cli.trust_options import trust_options
 from evalspec.inputs.manifest.loader import load_manifest
@@ -39,6 +40,7 @@ from evalspec.runs.store.stored_run import open_run
 @option("--fresh", is_flag=True, help="Recompute all scores, including unchanged and cached ones.")
 @limit_options
 @trust_options("manifest")
+@server_options
 @shape_options
 @output_option
 def command(
@@ -49,6 +51,8 @@ def command(
     no_judge: bool,
     no_cache: bool,
     fresh: bool,
+    to: str | None,
+    allow_http: bool,
     shape: Shape,
     outputs: tuple[Path, ...],
     **limits: Any,
@@ -64,12 +68,13 @@ def command(
       evalspec rescore latest agent.yaml --max-judge-calls 500
     """
     from evalspec.api.evaluation import prepare_rescore
+    from evalspec.api.server_baselines import ServerChoice, fetch_baseline
     from evalspec.cli.run_session import finish_session
 
     store = RunStore(STORE)
     stored = open_run(store.find(run))
     refuse_damage(stored)
-    loaded = load_manifest(manifest)
+    loaded = fetch_baseline(load_manifest(manifest), store, ServerChoice(to, allow_http))
     with redacting(loaded.references.redact):
         reporters = resolve_reporters(outputs)
         with long_lived():

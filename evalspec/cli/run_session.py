@@ -26,7 +26,7 @@ from evalspec.reports.base import Reporter
 from evalspec.runs.runner.session import Session, describe_resume, find_setting_to_fix, has_failures
 from evalspec.runs.store.run_log import REPORT_NAME
 from evalspec.runs.store.stored_run import open_run
-from evalspec.scoring.judge.budget import name_option
+from evalspec.scoring.judge.limits import name_option
 
 if TYPE_CHECKING:
     from evalspec.api.exporting import PlannedExport

@@ -18,12 +18,13 @@ from evalspec.cli.documents import emit_document
 from evalspec.cli.failure import CommandFailed
 from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import json_option, warn
-from evalspec.cli.pushing import allow_http_option, push_stored, to_option
+from evalspec.cli.pushing import push_stored, server_options
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.terminal_size import find_line_width
 from evalspec.model import VerdictStatus
 from evalspec.model.fingerprints import describe_part
-from evalspec.runs.store.run_log import LATEST_NAME, is_being_written
+from evalspec.runs.store.locks import is_being_written
+from evalspec.runs.store.run_log import LATEST_NAME
 from evalspec.runs.store.run_store import OWN_INPUTS, STORE, VERDICTS, RunStore, is_run_name
 
 if TYPE_CHECKING:
@@ -120,8 +121,7 @@ def label(run: str, name: str) -> ExitCode:
     metavar="REASON",
     help="Make RUN the anchor too: its losses are accepted for this reason.",
 )
-@to_option
-@allow_http_option
+@server_options
 def promote(run: str, name: str, add: bool, reason: str | None, to: str | None, allow_http: bool) -> ExitCode:
     """Write RUN's scores to a small baseline file for git. `ciGate: {baseline: NAME}` compares later runs with it.
 
@@ -186,14 +186,11 @@ def promote(run: str, name: str, add: bool, reason: str | None, to: str | None, 
 def _promote_on_server(run_id: str, name: str, asked: dict[str, Any], to: str | None, *, allow_http: bool) -> ExitCode:
     from evalspec.api.server import choose_server
     from evalspec.api.server_baselines import promote_on_server
-    from evalspec.inputs.manifest.gate_schema import LABEL
     from evalspec.model.typed_json import parse_document
     from evalspec.verdict.comparison.baseline import build_baseline
 
-    if not LABEL.fullmatch(name):
-        fix = "use letters, digits and ._-, as in server:main; the newest run of a branch is not promoted"
-        raise InvalidInput(Problem(f"'{name}' is not the name of a baseline of a server", fix, field="--as"))
-    done = promote_on_server(run_id, name, asked, choose_server(to, os.environ, allow_http=allow_http), notify)
+    server = choose_server(to, os.environ, "review", allow_http=allow_http)
+    done = promote_on_server(run_id, name, asked, server, notify)
     if not asked["add"]:  # else the document has several runs
         _warn_about(build_baseline(parse_document(done.document.encode(), done.run_id), done.run_id).run)
     notify(f"promoted run {done.run_id} to server:{name}, as {done.promoted_by}, sha256 {done.sha256[:12]}")
@@ -252,8 +249,7 @@ def _tell_way(baseline: "Baseline") -> None:
 
 @command.command("push")
 @click.argument("run", default=LATEST_NAME, shell_complete=complete_run)
-@to_option
-@allow_http_option
+@server_options
 @json_option
 def push(run: str, to: str | None, allow_http: bool, as_json: bool) -> ExitCode:
     """Push RUN (default: the latest) to a server, which shows it and keeps it read-only.
@@ -279,8 +275,7 @@ def push(run: str, to: str | None, allow_http: bool, as_json: bool) -> ExitCode:
 @command.command("pull")
 @click.argument("runs", nargs=-1)
 @click.option("--all", "is_all", is_flag=True, help="Pull every finished run that is not here yet.")
-@to_option
-@allow_http_option
+@server_options
 @json_option
 def pull(runs: Sequence[str], is_all: bool, to: str | None, allow_http: bool, as_json: bool) -> ExitCode:
     """Pull RUNS from a server into the local store, read-only and with the bytes that were pushed.
@@ -299,7 +294,7 @@ def pull(runs: Sequence[str], is_all: bool, to: str | None, allow_http: bool, as
 
     if bool(runs) == is_all:
         raise click.UsageError("name runs, or use --all")
-    server, store = choose_server(to, os.environ, allow_http=allow_http), RunStore(STORE)
+    server, store = choose_server(to, os.environ, "read", allow_http=allow_http), RunStore(STORE)
     pulled, failed = run_here(lambda: pull_runs(None if is_all else runs, store, server, notify))
     code = ExitCode.UNMEASURED if failed else ExitCode.OK
     if as_json:

@@ -43,7 +43,7 @@ def _join(schemas: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _dataset() -> dict[str, Any]:
-    from evalspec.inputs.datasets.jsonl_lines import JsonlSample
+    from evalspec.inputs.datasets.jsonl_strict import JsonlSample
     from evalspec.inputs.manifest.fields import UntitledKeys
 
     return JsonlSample.model_json_schema(schema_generator=UntitledKeys)

@@ -106,7 +106,14 @@ def command(
         check_user(login_user, "--login-user")
     from evalspec.base.collector import growing
     from evalspec.service.isolation import check_isolation
-    from evalspec.service.settings import ServiceLimits, ServiceSettings, declare_alerts, parse_proxies
+    from evalspec.service.settings import (
+        ServiceLimits,
+        ServiceSettings,
+        check_names,
+        check_public_url,
+        declare_alerts,
+        parse_proxies,
+    )
 
     with growing():  # the server answers a sixth of a second earlier
         from evalspec.service.connections import listen
@@ -116,13 +123,13 @@ def command(
         database=choose_database(database),
         host=host,
         port=port,
-        hosts=names,
+        hosts=check_names(names),
         proxies=parse_proxies(proxies),
         workers=workers,
         lease_seconds=lease_seconds,
         limits=ServiceLimits(concurrent_runs=max_runs, **limits),
         alerts=declare_alerts(code["projects"], alerts, allows_private=alert_private),
-        public_url=public_url and public_url.rstrip("/"),
+        public_url=check_public_url(public_url),
         oidc=oidc,
         **code,
     )

@@ -208,8 +208,12 @@ def read_projects(given: tuple[str, ...]) -> "dict[str, Project]":
     return parse_projects(given)
 
 
-def choose_database(url: str | None) -> str:
-    """Return the database of `--database`, or the default one."""
+def choose_database(url: str | None, *, is_new: bool = True) -> str:
+    """Return the database of `--database`, or the default one.
+
+    Raises:
+        InvalidInput: The default one may not be new, and does not exist.
+    """
     from evalspec.service.settings import default_database
 
-    return url or default_database()
+    return url or default_database(is_new=is_new)

@@ -101,6 +101,10 @@ def create(
 def list_all(database: str | None, *, as_json: bool) -> None:
     """List tokens and sessions, newest first, without their secrets. Invalid ones are listed for 30 days.
 
+    `of the roles`: the roles of this person decide, which an admin gives on /people.
+
+    The last login at the identity provider is that of the token's user, or else of its creator on /tokens.
+
     \b
     Examples:
       evalspec token list --json | jq -r '.tokens[].user'
@@ -109,7 +113,7 @@ def list_all(database: str | None, *, as_json: bool) -> None:
     from evalspec.service.tokens import SESSION, TOKEN, list_tokens
 
     with _open(database) as engine:
-        rows = [_describe(caller, revoked_at) for caller, revoked_at in list_tokens(engine, (TOKEN, SESSION))]
+        rows = [_describe(*found) for found in list_tokens(engine, (TOKEN, SESSION))]
     if as_json:
         emit_document({"tokens": rows})
         return
@@ -118,7 +122,9 @@ def list_all(database: str | None, *, as_json: bool) -> None:
     for row in rows:
         valid_for = "all namespaces" if row["namespaces"] is None else ",".join(row["namespaces"])
         ends = f"revoked {row['revokedAt']}" if row["revokedAt"] else f"expires {row['expiresAt']}"
-        emit_line("  ".join([row["id"], row["kind"], row["user"], ",".join(row["scopes"]), valid_for, ends]))
+        login = f"last login {row['lastLogin']}" if row["lastLogin"] else "no login"
+        scopes = "of the roles" if row["grantedBy"] and row["kind"] == SESSION else ",".join(row["scopes"])
+        emit_line("  ".join([row["id"], row["kind"], row["user"], scopes, valid_for, ends, login]))
 
 
 @command.command("revoke")
@@ -146,7 +152,7 @@ def revoke(id: str, database: str | None) -> None:
 def _open(database: str | None) -> "Iterator[Engine]":
     from evalspec.service.database import migrate, open_database
 
-    engine = open_database(choose_database(database))
+    engine = open_database(choose_database(database, is_new=False))
     try:
         migrate(engine)
         yield engine
@@ -164,7 +170,7 @@ def _check_namespaces(engine: "Engine", namespaces: Sequence[str]) -> None:
         raise InvalidInput([Problem(f"no namespace is named '{name}'", near_miss(name, known)) for name in unknown])
 
 
-def _describe(caller: "Caller", revoked_at: float | None) -> Mapping[str, Any]:
+def _describe(caller: "Caller", revoked_at: float | None, last_login: float | None) -> Mapping[str, Any]:
     from evalspec.service.timestamps import render_time
 
     return {
@@ -173,7 +179,9 @@ def _describe(caller: "Caller", revoked_at: float | None) -> Mapping[str, Any]:
         "user": caller.user,
         "scopes": sorted(caller.scopes),
         "namespaces": None if caller.namespaces is None else sorted(caller.namespaces),
+        "grantedBy": caller.granted_by,
         "createdAt": render_time(caller.created_at),
         "expiresAt": render_time(caller.expires_at),
         "revokedAt": render_time(revoked_at),
+        "lastLogin": render_time(last_login),
     }

@@ -179,7 +179,7 @@ class AgentReply(Record, frozen=True, omit_defaults=True):
     @property
     def ends_in_calls(self) -> bool:
         """Whether the agent stopped to have tools called, and nobody called them, so there is no answer yet."""
-        return not self.response.strip() and bool(self.tool_calls and not self.tool_calls[-1].is_answered)
+        return bool(self.tool_calls and not self.tool_calls[-1].is_answered and not self.response.strip())
 
 
 class AgentTurn(Record, frozen=True):
@@ -237,7 +237,7 @@ class Exchange(Record, frozen=True):
     was asked; None if unknown. `cause`: of an error. `user_errors`: how often the attempt was void or failed because of
     the simulated user. `spans`: of the requests, if they were received. `untraced`: why the trace of the request lacks
     fields of the reply that it should have, by field. `given_digest`: `answer_digest` of the answer as it was given,
-    if another process redacted it.
+    if it is known.
     """
 
     sample: Sample
@@ -266,14 +266,20 @@ class Exchange(Record, frozen=True):
     @property
     def answer_digest(self) -> str | None:
         """A hash of the answer's words, by which equal answers are found; None without an answer."""
-        if not self.answer or self.given_digest is not None:
+        if self.given_digest is not None:
             return self.given_digest
-        return _digest(" ".join(self.answer.split()))
+        answer = self.answer
+        return _digest(" ".join(answer.split())) if answer else None
+
+    def with_digest(self) -> "Exchange":
+        """Return the exchange with its `answer_digest` known, which is asked for several times."""
+        digest = self.answer_digest
+        return self if digest is None else replace(self, given_digest=digest)
 
     @property
     def answered(self) -> str:
         """The beginning of the answer in quotes, on one line, for the reason of a low score."""
-        words = " ".join(self.response.split())
+        words = " ".join(self.response.split(maxsplit=_EXCERPT // 2))  # the rest is not shown
         return f"answered '{words[: _EXCERPT - 1]}…'" if len(words) > _EXCERPT else f"answered '{words}'"
 
     @property

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from evalspec.model.base import Record
 from evalspec.model.corrections import Drift, JudgeDrift
 from evalspec.model.exchanges import SIMULATED_USER
+from evalspec.model.samples import EmptyQrels
 from evalspec.model.shards import Shard
 from evalspec.model.usage import JudgePrice, JudgeUsage
 from evalspec.model.verdicts import BaselineOrigin
@@ -178,13 +179,6 @@ class CiBuild(Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=T
 
 _Reference = Annotated[str, Meta(pattern="^(?:env|secret|literal):.")]
 _SaltedDigest = Annotated[str, Meta(pattern="^[0-9a-f]{160}$")]
-
-
-class EmptyQrels(StrEnum):
-    """How queries without a relevant document enter the means. ZERO: as 0, like trec_eval."""
-
-    NOT_APPLICABLE = "notApplicable"
-    ZERO = "zero"
 
 
 class ScoreDigest(Record, frozen=True):

@@ -30,7 +30,7 @@ class StoredRecord(Record, frozen=True):
     """A line of a file of a run."""
 
     @property
-    def doubtful(self) -> Iterable[Any]:
+    def doubtful(self) -> Collection[Any]:
         """The values from user code or services, as numbers or as any JSON. All other values are of a type."""
         return ()
 
@@ -57,7 +57,7 @@ class ReplyRecord(StoredRecord, frozen=True, tag_field="kind", tag="reply"):
     user_errors: int = 0
 
     @property
-    def doubtful(self) -> Iterable[Any]:
+    def doubtful(self) -> Collection[Any]:
         """See StoredRecord."""
         reply = self.reply
         return () if reply is None else (reply.tool_calls, reply.latency_ms, reply.usage, reply.trace, reply.world)
@@ -143,7 +143,7 @@ class ScoresRecord(StoredRecord, frozen=True, tag_field="kind", tag="scores"):
     milliseconds: int = 0
 
     @property
-    def doubtful(self) -> Iterable[Any]:
+    def doubtful(self) -> Collection[Any]:
         """See StoredRecord."""
         return [score.evidence for score in self.scores.values()]
 
@@ -167,7 +167,7 @@ class TurnRecord(StoredRecord, frozen=True, tag_field="kind", tag="turn"):
     reply: AgentReply | None
 
     @property
-    def doubtful(self) -> Iterable[Any]:
+    def doubtful(self) -> Collection[Any]:
         """See StoredRecord."""
         return () if self.reply is None else (self.reply.tool_calls, self.reply.usage, self.reply.world)
 
@@ -188,7 +188,7 @@ class SpansRecord(StoredRecord, frozen=True, tag_field="kind", tag="spans"):
     events: tuple[tuple[str, str, SpanEvent], ...] = ()
 
     @property
-    def doubtful(self) -> Iterable[Any]:
+    def doubtful(self) -> Collection[Any]:
         """See StoredRecord."""
         events = [*(event for span in self.spans for event in span.events), *(event for *_, event in self.events)]
         return [*(span.attributes for span in self.spans), *((one.attributes, one.body) for one in events)]
@@ -215,7 +215,7 @@ class TraceRecord(StoredRecord, frozen=True, tag_field="kind", tag="trace"):
     is_complete: bool = True
 
     @property
-    def doubtful(self) -> Iterable[Any]:
+    def doubtful(self) -> Collection[Any]:
         """See StoredRecord."""
         return [reply.tool_calls for reply in self.found]
 
@@ -292,7 +292,7 @@ class InputRecord(StoredRecord, frozen=True, omit_defaults=True):
     position: int | None = None
 
     @property
-    def doubtful(self) -> Iterable[Any]:
+    def doubtful(self) -> Collection[Any]:
         """See StoredRecord."""
         return self.sample.metadata, self.sample.qrels
 

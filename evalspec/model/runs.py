@@ -18,9 +18,6 @@ from evalspec.model.summaries import RepeatSummary, SliceResult, StatedLimit, Su
 from evalspec.model.usage import JudgeUsage
 from evalspec.model.verdicts import MeasurementChange, RegressionOutcome, VerdictStatus
 
-MAX_REPEATS = 10_000
-"""The maximum number of attempts per sample, and of gradings per reply, in one run."""
-
 _WORST_FIRST = (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED, VerdictStatus.PASS)
 
 

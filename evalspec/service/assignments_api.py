@@ -3,18 +3,21 @@
 An assignment locks nothing: everybody may label all, and the share of a person who leaves goes to the others.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import cache, partial
 from hashlib import sha256
 from http import HTTPStatus
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import delete, select
+from sqlalchemy import String, delete, exists, select
 
 from evalspec.base.errors import EvalspecError, InvalidInput
-from evalspec.curation.labels.current import list_current
+from evalspec.base.plural import counted
 from evalspec.curation.labels.session import LabelSession
 from evalspec.model.labels import Target
 from evalspec.service.access import Access, Reading, Running
@@ -27,15 +30,15 @@ from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.labelling import start_session
 from evalspec.service.people import list_reviewers
 from evalspec.service.problems import ApiProblem, not_found
-from evalspec.service.tables import ASSIGNMENTS
+from evalspec.service.tables import ASSIGNMENTS, RUNS
 from evalspec.service.timestamps import render_time
 
 ROUTER = APIRouter(prefix="/v1/assignments", tags=["labels"], route_class=JsonRoute)
 GOLD = APIRouter(prefix="/v1/gold/{name}/assignments", tags=["gold"], route_class=JsonRoute)
 
 _MOST_LISTED = 200
-_MOST_COUNTED = 20
-"""Of so many assignments of the caller, the replies are counted."""
+_MOST_COUNTED, _MOST_LOOKED_AT = 20, 10_000
+"""The replies of so many assignments of the caller are counted, if their runs have so many samples and labels."""
 _RANDOM = "random"
 _QUEUE: dict[str, Any] = {"metric": "faithfulness", "draw": _RANDOM, "size": 50}
 _ASKED: dict[str, Any] = {"people": ["ana@example.com", "ben@example.com", "cleo@example.com"], "people_per_reply": 2}
@@ -125,7 +128,9 @@ def add_assignment(asked: AssignmentRequest, access: Running) -> AssignmentAnswe
     """
     queue = {name: str(value) for name, value in asked.queue.model_dump(exclude_none=True).items()}
     id = assign_labels(access, asked.run_id, queue, asked.people, asked.people_per_reply)
-    return _describe(access, _find_row(access, id), list_reviewers(access.engine, access.namespace), is_counted=True)
+    row, able = _find_row(access, id), list_reviewers(access.engine, access.namespace)
+    open_run = partial(open_indexed_run, access)
+    return _describe(row, able, _open_share(access.caller.user, row, able, _MOST_LOOKED_AT, open_run)[0])
 
 
 @ROUTER.delete("/{assignment_id}", status_code=HTTPStatus.NO_CONTENT, summary="End an assignment")
@@ -163,6 +168,9 @@ def assign_labels(
     if unable or not names:
         said = f"{', '.join(unable)} may not label here" if unable else "nobody is chosen"
         raise InvalidInput(said, "choose people with the role reviewer, editor or admin; /people gives roles")
+    if each is not None and each > len(names):
+        said = f"{counted(len(names), 'person', 'people')} cannot give {each} labels for each reply"
+        raise InvalidInput(said, "choose more people, or fewer for each reply")
     if each is not None and queue.get("draw", _RANDOM) != _RANDOM:
         raise InvalidInput("this draw depends on a person's own labels", "let each person label all, or draw random")
     if not start_session(run, access.caller.user, queue).total:
@@ -177,21 +185,41 @@ def assign_labels(
 
 def list_assignments(access: Access) -> list[AssignmentAnswer]:
     """Return the assignments of the namespace, those of the caller first, newest first."""
+    access.runs.refresh()
     by, able = access.caller.user, list_reviewers(access.engine, access.namespace)
-    here = select(ASSIGNMENTS).where(ASSIGNMENTS.c.namespace == access.namespace)
-    newest = here.order_by(ASSIGNMENTS.c.created_at.desc(), ASSIGNMENTS.c.id)
+    is_own = ASSIGNMENTS.c.people.cast(String).contains(json.dumps(by), autoescape=True)
+    has_run = exists().where(RUNS.c.namespace == access.namespace, RUNS.c.id == ASSIGNMENTS.c.run_id)
+    here = select(ASSIGNMENTS).where(ASSIGNMENTS.c.namespace == access.namespace, has_run)
+    ordered = here.order_by(is_own.desc(), ASSIGNMENTS.c.created_at.desc(), ASSIGNMENTS.c.id)
     with reading(access.engine) as connection:
-        rows = sorted(connection.execute(newest.limit(_MOST_LISTED)), key=lambda row: by not in row.people)
-    return [_describe(access, row, able, is_counted=place < _MOST_COUNTED) for place, row in enumerate(rows)]
+        rows = connection.execute(ordered.limit(_MOST_LISTED)).all()
+    found, left, open_run = list[AssignmentAnswer](), _MOST_LOOKED_AT, cache(partial(open_indexed_run, access))
+    for place, row in enumerate(sorted(rows, key=lambda one: by not in one.people)):
+        session, size = _open_share(by, row, able, left, open_run) if place < _MOST_COUNTED else (None, 0)
+        found.append(_describe(row, able, session))
+        left -= size
+    return found
 
 
-def _describe(access: Access, row: Any, able: Sequence[str], *, is_counted: bool) -> AssignmentAnswer:
-    session, by = None, access.caller.user
-    if is_counted and by in row.people:
-        with suppress(ApiProblem, EvalspecError):  # the run is gone or changes; its pages say more
-            run = open_indexed_run(access, row.run_id)
-            session = start_session(run, by, row.queue)
-            _leave_out(row, able, run, session)
+def _open_share(
+    by: str, row: Any, able: Sequence[str], most: int, open_run: Callable[[str], IndexedRun]
+) -> tuple[LabelSession | None, int]:
+    """Return a person's share of an assignment, and how many samples and labels its run has.
+
+    None: there is none, the run has more than `most`, or it cannot be opened: its pages say more.
+    """
+    if by in row.people:
+        with suppress(ApiProblem, EvalspecError):
+            run = open_run(row.run_id)
+            size = sum(one.selected for one in run.stored.fingerprint.datasets) + len(run.read_labels())
+            if size <= most:
+                session = start_session(run, by, row.queue)
+                _leave_out(row, able, run, session)
+                return session, size
+    return None, 0
+
+
+def _describe(row: Any, able: Sequence[str], session: LabelSession | None) -> AssignmentAnswer:
     queue: dict[str, Any] = {
         name: int(value) if name in ("size", "seed") else value for name, value in row.queue.items()
     }
@@ -216,19 +244,31 @@ def keep_share(access: Access, run: IndexedRun, session: LabelSession, id: str |
         _leave_out(row, list_reviewers(access.engine, access.namespace), run, session)
 
 
-def _leave_out(row: Any, able: Sequence[str], run: IndexedRun, session: LabelSession) -> None:
+def _leave_out(row: Any, able: Collection[str], run: IndexedRun, session: LabelSession) -> None:
     """Leave out of a session what an assignment gives to others. `able`: who has the role now.
 
-    A reply goes to the people whose hash of it is smallest, so nobody else's share changes when somebody leaves. Those
-    who left keep what they have labelled.
+    A reply is of those who have labelled it, then of the people whose hash of it is smallest, so nobody else's share
+    changes when somebody leaves. In a draw, only blind labels count, and nobody is asked who has labelled otherwise.
     """
-    if row.each is None or row.run_id != run.id or session.by not in {*row.people} & {*able}:
+    by, there, each = session.by, {*row.people}.intersection(able), row.each
+    if each is None or row.run_id != run.id or by not in there:
         return
-    labelled = {(one.target, one.labeller) for one in list_current(run.read_labels())}
+    known = run.read_labellers()
+    begun = {one: sha256(f"({one!r}, ".encode()) for one in there}
+
+    def hash_for(one: str, target: Target) -> bytes:
+        state = begun[one].copy()
+        state.update(repr(target)[1:].encode())
+        return state.digest()
 
     def is_own(target: Target) -> bool:
-        around = [one for one in row.people if one in able or (target, one) in labelled]
-        return session.by in sorted(around, key=lambda one: sha256(repr((one, *target)).encode()).digest())[: row.each]
+        said = {one: blind for one, blind in known.get(target, {}).items() if one in row.people}
+        done = [one for one, blind in said.items() if blind or "draw" not in row.queue]
+        if by in said:
+            return by in done[:each]
+        own, free = hash_for(by, target), max(int(each) - len(done), 0)
+        before = (one for one in there - said.keys() - {by} if hash_for(one, target) < own)
+        return len([*islice(before, free)]) < free
 
     session.keep_only(is_own)
 

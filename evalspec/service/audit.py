@@ -1,12 +1,15 @@
 """The audit log: who did what, and what was refused. It has ids and outcomes, never content."""
 
 import secrets
+from logging import ERROR
 from typing import Any
 
 from msgspec import Struct
 from sqlalchemy import ColumnElement, Engine, and_, delete, or_, select
 
+from evalspec.base.errors import StoreError
 from evalspec.service.database import DAY_SECONDS, read_clock, reading, writing
+from evalspec.service.logs import log_event
 from evalspec.service.tables import AUDIT
 
 _MOST_CHARACTERS = 300
@@ -30,15 +33,17 @@ class AuditEntry(Struct, frozen=True):
 
 
 def record(engine: Engine, action: str, **values: Any) -> None:
-    """Add an entry. `values`: the other fields of AuditEntry.
+    """Add an entry, or log it if the database does not take it: what it is about has happened, and is answered so.
 
-    Raises:
-        StoreError: The database does not answer.
+    `values`: the other fields of AuditEntry.
     """
     clean = {key: _shorten(value) if isinstance(value, str) else value for key, value in values.items()}
-    with writing(engine) as connection:
-        entry = {"id": secrets.token_hex(8), "at": read_clock(connection), "action": _shorten(action), **clean}
-        connection.execute(AUDIT.insert().values(entry))
+    try:
+        with writing(engine) as connection:
+            entry = {"id": secrets.token_hex(8), "at": read_clock(connection), "action": _shorten(action), **clean}
+            connection.execute(AUDIT.insert().values(entry))
+    except StoreError as error:
+        log_event("audit entry lost", level=ERROR, action=_shorten(action), **clean, error=str(error))
 
 
 def list_entries(

@@ -2,13 +2,15 @@
 
 import threading
 import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import PurePath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, select, update
 from sqlalchemy.exc import IntegrityError
 
 from evalspec.base.errors import InvalidInput
@@ -39,6 +41,7 @@ _ONE = threading.Lock()
 """One baseline is computed at a time, because that of a large run needs much memory."""
 _PROMOTED: dict[str, Any] = {
     "name": "main",
+    "number": 3,
     "run_id": RUN_ID,
     "promoted_by": "ana@example.com",
     "promoted_at": MOMENT,
@@ -62,10 +65,11 @@ class PromotionRequest(BaseModel):
 
 
 class Promotion(BaseModel):
-    """Who promoted a run when. `reason`: why its losses were accepted."""
+    """Who promoted a run when. `number`: counts those of a name. `reason`: why its losses were accepted."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_PROMOTED]})
     name: str
+    number: int
     run_id: str
     promoted_by: str
     promoted_at: str
@@ -103,6 +107,7 @@ def _read_rows(engine: Engine, namespace: str, limit: int, **wanted: str | None)
 def _describe(row: Any) -> Promotion:
     return Promotion(
         name=row.name,
+        number=row.number,
         run_id=row.run_id,
         promoted_by=row.user,
         promoted_at=render_time(row.at),
@@ -114,7 +119,7 @@ def _describe(row: Any) -> Promotion:
 def get_promotions(
     access: Reading, name: Annotated[str | None, Query(max_length=100)] = None, limit: Limit = 50
 ) -> PromotionList:
-    """Return who promoted which run to which baseline, newest first. Of each name, the newest counts."""
+    """Return who promoted which run to which baseline, newest first. Of each name, the largest number counts."""
     return PromotionList(promotions=list_promotions(access.engine, access.namespace, limit, name=name))
 
 
@@ -148,7 +153,7 @@ def promote_run(name: Name, asked: PromotionRequest, access: Reviewing) -> Basel
     if entry.status is not RunStatus.FINISHED or entry.partial or entry.verdict == VerdictStatus.SHARD:
         detail = f"run {entry.id} is not finished or has a part of the samples; promote a finished run of everything"
         raise ApiProblem(HTTPStatus.CONFLICT, detail)
-    row, over = _read_promoted(access, name)
+    row, over = _read_promoted(access, name, is_anchor=asked.reason is not None)
     if asked.add and (over is None or asked.reason is not None):
         raise InvalidInput("add needs a baseline to add to, and takes no reason", "promote the run without add")
     baseline = _compute(access, entry.id, over, asked.reason, add=asked.add)
@@ -165,27 +170,78 @@ def promote_run(name: Name, asked: PromotionRequest, access: Reviewing) -> Basel
     }
     try:
         with writing(access.engine) as connection:
-            connection.execute(BASELINES.insert().values(values | {"at": read_clock(connection)}))
+            added = BASELINES.insert().values(values | {"at": read_clock(connection)}).returning(BASELINES)
+            row = connection.execute(added).one()
     except IntegrityError:
         detail = f"somebody else promoted a run to baseline {name} meanwhile; look at it, and try again"
         raise ApiProblem(HTTPStatus.CONFLICT, detail) from None
-    return _answer(_read_promoted(access, name)[0], baseline)
+    return _answer(row, baseline)
 
 
-def _read_promoted(access: Access, name: str) -> tuple[Any, Baseline | None]:
-    """Return the newest promotion of a name, and its baseline: None without one, or if all its samples were erased."""
+def _read_promoted(access: Access, name: str, *, is_anchor: bool = False) -> tuple[Any, Baseline | None]:
+    """Return the newest promotion of a name, and its baseline; None without one.
+
+    The code of a namespace can write its files, so the document has to be the one whose digest the database has.
+    `is_anchor`: a run is promoted for a reason, so it needs no document.
+
+    Raises:
+        ApiProblem: 409: The document is another one, or gone.
+    """
     row = next(iter(_read_rows(access.engine, access.namespace, 1, name=name)), None)
-    path = access.project.root / FOLDER / name / (row.file if row else "")
-    if row is None or not path.is_file():
+    if row is None:
+        return None, None
+    path, cause = access.project.root / FOLDER / name / row.file, "is gone"
+    if path.is_file():
+        try:
+            document = parse_document(read_bytes(path), path.name)
+            baseline = build_baseline(document, path.name)
+            if _name_file(document) == row.file:
+                return row, baseline
+            cause = "is not the one that was promoted"
+        except InvalidInput as error:
+            cause = f"cannot be used: {error}"
+    if is_anchor:
         return row, None
-    return row, build_baseline(parse_document(read_bytes(path), path.name), path.name)
+    fix = "restore it from a backup, or promote a run with a reason (--anchor REASON)"
+    raise ApiProblem(HTTPStatus.CONFLICT, f"the document of baseline '{name}' ({path.name[:12]}…) {cause}. {fix}")
+
+
+def _name_file(document: Mapping[str, Any]) -> str:
+    return f"{document['sha256']}.json"
+
+
+def list_whole(access: Access) -> list[Any]:
+    """Return the newest promotion of each name, if the document is the one that was promoted."""
+    with reading(access.engine) as connection:
+        here = select(BASELINES.c.name).where(BASELINES.c.namespace == access.namespace).distinct()
+        names = connection.execute(here).scalars().all()
+    found = []
+    for name in names:
+        with suppress(ApiProblem):
+            found.append(_read_promoted(access, name)[0])
+    return found
+
+
+def keep_shortened(access: Access, promotions: Sequence[Any]) -> None:
+    """Take the digests of documents from which samples were erased. `promotions`: which were whole before that."""
+    for row in promotions:
+        path = access.project.root / FOLDER / row.name / row.file
+        content = read_bytes(path) if path.is_file() else b""
+        document = parse_document(content, path.name) if content else {"sha256": path.stem}
+        if _name_file(document) != row.file:
+            kept = keep_baseline(access.project.root, row.name, document["sha256"], content)
+            own = (BASELINES.c.name == row.name) & (BASELINES.c.number == row.number)
+            with writing(access.engine) as connection:
+                here = update(BASELINES).where(BASELINES.c.namespace == access.namespace, own)
+                connection.execute(here.values(file=kept.name))
+            path.unlink()
 
 
 def _find_newest(access: Access, branch: str, anchor: str, *, is_green: bool) -> RunEntry | None:
     """Return the newest whole run of a branch that measured the same as the promoted run `anchor`.
 
-    None without one, or if the promoted run is gone. Left out are runs of other manifests; builds of pull requests,
-    because a fork has a branch of any name; and runs of the future, which would be the newest until then.
+    None without one, or if the promoted run is gone. Left out are runs of other manifests, and of the future,
+    which would be the newest until then.
     """
     try:
         promoted = access.runs.find(anchor)
@@ -200,7 +256,6 @@ def _find_newest(access: Access, branch: str, anchor: str, *, is_green: bool) ->
         for entry in access.runs.list(wanted, _CANDIDATES)
         if not entry.partial and entry.verdict in _WHOLE and measured.items() <= _list_series(entry).items()
         if _may_be_one(entry.manifest, promoted.manifest)
-        if entry.origin.ci is None or entry.origin.ci.pull_request is None
     )
     return next(fitting, None)
 

@@ -133,6 +133,8 @@ def _explained(engine: Engine) -> Iterator[None]:
         yield
     except sqlalchemy.exc.TimeoutError as error:
         raise DatabaseDown("the database does not answer: all connections are in use") from error
+    except sqlalchemy.exc.DataError as error:  # such as NUL, which PostgreSQL stores in no text
+        raise InvalidInput(f"the database cannot store this: {str(error.orig).strip().splitlines()[0]}") from error
     except sqlalchemy.exc.DBAPIError as error:
         # a file that is damaged, or not a database, has no class of its own
         is_down = isinstance(error, sqlalchemy.exc.OperationalError) or type(error) is sqlalchemy.exc.DatabaseError
@@ -171,6 +173,12 @@ def read_clock(connection: Connection) -> float:
     return time.time()
 
 
+def wait_in_line(connection: Connection, key: int) -> None:
+    """Let other servers with the same key wait for the end of the transaction. SQLite has only one writer anyway."""
+    if connection.dialect.name == POSTGRESQL:
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({key})")
+
+
 def update_statistics(engine: Engine, tables: Sequence[Table]) -> None:
     """Tell the database how many rows there are: it plans queries of a table that was just filled for an empty one."""
     with writing(engine) as connection:
@@ -186,8 +194,7 @@ def migrate(engine: Engine) -> None:
         StoreError: The database does not answer.
     """
     with writing(engine) as connection:
-        if connection.dialect.name == POSTGRESQL:
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
+        wait_in_line(connection, _MIGRATION_LOCK)
         refuse_unknown(connection)
         if read_revision(connection) != newest_revision():
             _upgrade(connection)

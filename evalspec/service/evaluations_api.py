@@ -249,7 +249,7 @@ def _check_retriever(project: Project, name: str) -> None:
         ApiProblem: 404: there is none. 422: it is a grid, or searches documents that a posted dataset does not have.
         InvalidInput: There is no manifest, or it is invalid.
     """
-    from evalspec.targets.retrievers.opening import is_in_memory
+    from evalspec.targets.retrievers.stores import is_in_memory
 
     evaluation = load_manifest(project.folder / resolve_manifest(project.folder, MANIFEST)).manifest.spec.evaluation
     variants = name_variants(evaluation)

@@ -69,7 +69,7 @@ def assign_reviews(access: Access, root: Path, to: str, ids: Sequence[str], coun
     Nobody is kept from reviewing them too.
 
     Raises:
-        ApiProblem: 403: The caller is not one of the people of the set.
+        ApiProblem: 403: The caller is not one of the people of the set. 409: They can take a review of a triple back.
         InvalidInput: The person may not review here, or not one of the triples, or none is left.
     """
     by, found = require_caller_person(access, root), read_set(root)
@@ -81,7 +81,10 @@ def assign_reviews(access: Access, root: Path, to: str, ids: Sequence[str], coun
     chosen = ids or [entry.id for entry in sorted(free, key=lambda entry: len(list_assigned(entry) & able))[:count]]
     if not chosen:
         raise InvalidInput(f"no triple waits for a review by {to}", "choose somebody else")
-    return assign(root, [find_project_triple(root, id).id for id in dict.fromkeys(chosen)], to, by)
+    entries, viewer = [find_project_triple(root, id) for id in dict.fromkeys(chosen)], find_caller_viewer(found, access)
+    for entry in entries:
+        require_no_withheld(entry, viewer)
+    return assign(root, [entry.id for entry in entries], to, by)
 
 
 def find_caller_viewer(found: GoldSet, access: Access) -> Viewer:
@@ -97,7 +100,7 @@ def require_no_withheld(entry: TripleEntry, viewer: Viewer) -> None:
     """
     if entry.id in viewer.withheld:
         minutes = UNDO_TIME.seconds // 60
-        detail = f"you can still take your review of '{entry.id}' back; settle the dispute {minutes} minutes after it"
+        detail = f"you can still take your review of '{entry.id}' back; try again {minutes} minutes after it"
         raise ApiProblem(HTTPStatus.CONFLICT, detail)
 
 

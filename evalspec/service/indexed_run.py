@@ -1,11 +1,13 @@
 """A run that people label in the service: its samples are read one by one from their index, however many there are."""
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
 from evalspec.curation.labels.binding import LabelMatch
+from evalspec.curation.labels.current import list_current
 from evalspec.curation.labels.files import LabelFiles, hash_label
 from evalspec.curation.labels.judged_run import NO_TEXTS, CaseFilter, JudgedRun
 from evalspec.model import Exchange, Sample, SampleResult, SampleStatus, Score
@@ -13,7 +15,9 @@ from evalspec.model.labels import Label, Target
 from evalspec.runs.store.derived import sign_run
 from evalspec.runs.store.stored_run import open_run
 from evalspec.service.access import Access
+from evalspec.service.sample_index import SampleRow, open_sample_index
 from evalspec.service.sample_pages import find_row, list_results, read_sample, read_stored_attempts
+from evalspec.verdict.stats.clusters import find_cluster
 
 _FILTERS_KEPT = 4
 _MATCHES_KEPT = 100_000
@@ -28,17 +32,59 @@ class IndexedRun(JudgedRun):
         super().__init__(open_run(folder), files)
         self.folder = folder
         self._guard = threading.Lock()
+        self._open = threading.local()
         self._targets: dict[CaseFilter, list[Target]] = {}
         self._matches: dict[str, LabelMatch] = {}
+        self._labellers: tuple[Sequence[Label], Mapping[Target, Mapping[str, bool]]] | None = None
+        self._last: tuple[tuple[str, str], SampleRow | None] | None = None
+
+    @contextmanager
+    def keep_open(self) -> Iterator[None]:
+        """Keep the index open, for this thread to read many samples. Otherwise each opens it again.
+
+        Raises:
+            StoreError: The index cannot be read.
+        """
+        with open_sample_index(self.folder) as self._open.index:
+            try:
+                yield
+            finally:
+                del self._open.index
+
+    def _find_row(self, dataset: str, id: str) -> SampleRow | None:
+        """Return the row of a sample. The last one is kept: whoever reads a case asks for it several times."""
+        last = self._last
+        if last is None or last[0] != (dataset, id):
+            last = self._last = (dataset, id), find_row(self.folder, dataset, id, getattr(self._open, "index", None))
+        return last[1]
+
+    def find_unit(self, dataset: str, sample: str) -> Hashable:
+        """Return the cluster of a sample of the run, without its texts."""
+        row = self._find_row(dataset, sample)
+        return dataset, sample if row is None else find_cluster(row.result, self.outlines[dataset].cluster)
 
     def find_sample(self, dataset: str, id: str) -> Sample | None:
         """Return a sample, None if the run has none with this id."""
-        row = find_row(self.folder, dataset, id)
+        row = self._find_row(dataset, id)
         return None if row is None else read_sample(self.folder, row)
+
+    def read_labellers(self) -> Mapping[Target, Mapping[str, bool]]:
+        """Return who has labelled what, in the order of time, and whether blindly. Computed once for the same labels.
+
+        Raises:
+            InvalidInput: A file of labels is damaged.
+        """
+        labels, known = self.read_labels(), self._labellers
+        if known is None or known[0] is not labels:
+            found: dict[Target, dict[str, bool]] = {}
+            for one in list_current(labels):
+                found.setdefault(one.target, {})[one.labeller] = one.is_blind
+            known = self._labellers = labels, found
+        return known[1]
 
     def has_sample(self, dataset: str, sample: str) -> bool:
         """Return whether the run has a sample."""
-        return find_row(self.folder, dataset, sample) is not None
+        return self._find_row(dataset, sample) is not None
 
     def list_ids(self, dataset: str | None) -> list[str]:  # noqa: ARG002
         """Return no ids: a run may have 100,000, and the caller has got them from a list."""
@@ -46,12 +92,12 @@ class IndexedRun(JudgedRun):
 
     def is_erased(self, dataset: str, sample: str) -> bool:
         """Return whether the texts of a sample were erased."""
-        row = find_row(self.folder, dataset, sample)
+        row = self._find_row(dataset, sample)
         return row is not None and self.stored.outline.has_texts and row.question is None
 
     def read_attempt(self, dataset: str, sample: Sample, attempt: int) -> tuple[Exchange, Mapping[str, Score]] | None:
         """Return the reply and the scores of an attempt, None if the run has none with this number."""
-        row = find_row(self.folder, dataset, sample.id)
+        row = self._find_row(dataset, sample.id)
         if row is None or attempt not in (number for number, _, _ in row.places):
             return None
         if row.question is not None:

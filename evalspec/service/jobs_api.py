@@ -7,19 +7,20 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from evalspec.service import jobs
-from evalspec.service.access import Access, Reading, Running
+from evalspec.service.access import Access, Reading, Running, permits
 from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
 from evalspec.service.database import DatabaseDown
 from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.jobs import Job, JobStatus
-from evalspec.service.problems import not_found
+from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.timestamps import ShownTime
+from evalspec.service.tokens import Scope
 
 ROUTER = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -37,6 +38,7 @@ _EXAMPLE: dict[str, Any] = {
     "error": None,
 }
 EVENT_TYPE = "text/event-stream"
+_LastEvent = Annotated[str | None, Header(max_length=200)]
 _POLL_SECONDS = 1.0
 _HEARTBEAT_SECONDS = 15.0
 _EVENT_EXAMPLE = 'id: 7f2d124248ff37b8\nevent: job\ndata: {"job_id": "run_0123456789ab", "kind": "run", …}\n\n'
@@ -116,33 +118,36 @@ def cancel_job(job_id: str, access: Running) -> JobState:
     responses={200: {"content": {EVENT_TYPE: {"example": _EVENT_EXAMPLE}}}},
 )
 async def follow_job(
-    job_id: str, access: Reading, last_event_id: Annotated[str | None, Header(max_length=200)] = None
+    job_id: str, access: Reading, request: Request, last_event_id: _LastEvent = None
 ) -> StreamingResponse:
-    """Send an event `job` with the state of a job whenever it changes. The stream ends with the job.
+    """Send an event `job` with the state of a job whenever it changes. The stream ends with the job, or with the token.
 
     A client that reconnects with `Last-Event-ID` does not get the same state again.
     """
     if await run_in_threadpool(jobs.find_job, access.engine, access.namespace, job_id) is None:
         raise not_found(f"there is no job {job_id[:100]}")
-    return StreamingResponse(_follow(access, job_id, last_event_id), media_type=EVENT_TYPE, headers=_EVENT_HEADERS)
+    events = _follow(access, request, job_id, last_event_id)
+    return StreamingResponse(events, media_type=EVENT_TYPE, headers=_EVENT_HEADERS)
 
 
-async def _follow(access: Access, job_id: str, sent: str | None) -> AsyncIterator[str]:
+async def _follow(access: Access, request: Request, job_id: str, sent: str | None) -> AsyncIterator[str]:
     spoken_at = time.monotonic()
     while not access.service.stopping.is_set():
-        try:
+        with suppress(DatabaseDown):  # the stream continues when it answers again
             job = await run_in_threadpool(jobs.find_job, access.engine, access.namespace, job_id)
             if job is None:  # deleted meanwhile
                 return
             state = describe_job(job).model_dump_json()
             number = hashlib.sha256(state.encode()).hexdigest()[:16]
             if number != sent:
+                try:
+                    await run_in_threadpool(permits(Scope.READ), request, access.namespace)
+                except ApiProblem:  # the token is revoked, or no longer valid for this
+                    return
                 yield f"id: {number}\nevent: job\ndata: {state}\n\n"
                 sent, spoken_at = number, time.monotonic()
             if not job.is_open:
                 return
-        except DatabaseDown:  # the stream continues when it answers again
-            pass
         if time.monotonic() - spoken_at >= _HEARTBEAT_SECONDS:
             yield ": still here\n\n"
             spoken_at = time.monotonic()

@@ -135,7 +135,8 @@ def read_stats(access: Access, run_id: str, *, everything: bool = False) -> Labe
             HTTPStatus.FORBIDDEN, f"counting the labels that are hidden from you needs the scope {Scope.RUN}"
         )
     run = open_indexed_run(access, run_id)
-    return compute_label_stats(run, run.files.read_all(), None if everything else access.caller.user)
+    with run.keep_open():
+        return compute_label_stats(run, run.files.read_all(), None if everything else access.caller.user)
 
 
 def read_calibration(access: Access, run_id: str) -> JudgeCalibration:
@@ -151,7 +152,8 @@ def read_calibration(access: Access, run_id: str) -> JudgeCalibration:
     run = open_indexed_run(access, run_id)
     labels = run.files.read_all()
     try:
-        return calibrate_run(run, labels)
+        with run.keep_open():
+            return calibrate_run(run, labels)
     except InvalidInput as error:
         raise ApiProblem(HTTPStatus.NOT_FOUND, str(error)) from error
 
@@ -195,7 +197,8 @@ def start_session(run: IndexedRun, by: str, chosen: Mapping[str, str]) -> LabelS
     metric = chosen.get("metric")
     design = read_design(chosen)
     if design is not None:
-        return DrawnSession(run, by, design)
+        with run.keep_open():
+            return DrawnSession(run, by, design)
     is_limited = chosen.get("state") == BEYOND
     size = parse_number(chosen.get("size"), "the number of samples")
     wanted = CaseFilter(

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from http import HTTPStatus
-from logging import ERROR, WARNING
+from logging import WARNING
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +19,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from evalspec.base.errors import StoreError
 from evalspec.service.audit import record
 from evalspec.service.database import read_clock, reading
 from evalspec.service.guard import find_address
@@ -176,10 +175,7 @@ class Observer:
             return
         action = f"{scope['method']} {find_route(scope)}"
         entry = {**_describe_caller(scope), "target": _find_target(scope, headers), "status": status}
-        try:
-            await run_in_threadpool(record, self._engine, action, **entry)
-        except StoreError as error:
-            log_event("audit entry lost", level=ERROR, action=action, **entry, error=str(error))
+        await run_in_threadpool(record, self._engine, action, **entry)
 
     def _belongs_in_audit(self, scope: Scope, status: int) -> bool:
         """Return whether a request changed something or was refused. Without a token, nobody fills the log."""

@@ -21,6 +21,7 @@ from evalspec.curation.gold.quotes import Quotes
 from evalspec.service.access import Administering, Reading, Service, identify, service_of
 from evalspec.service.alerts import AlertStatus, list_alerts
 from evalspec.service.audit import list_entries
+from evalspec.service.baselines_api import keep_shortened, list_whole
 from evalspec.service.comparing import COMPARISON
 from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
 from evalspec.service.database import newest_revision, read_revision, reading, writing
@@ -80,8 +81,8 @@ class AuditPage(BaseModel):
 
 
 @ROUTER.get("/healthz", include_in_schema=False)
-def show_health() -> dict[str, str]:
-    """Return that the process is running."""
+async def show_health() -> dict[str, str]:
+    """Return that the process is running. It needs no thread: all of them may wait for a locked database."""
     return {"status": "ok"}
 
 
@@ -238,7 +239,9 @@ def erase_data(asked: ErasureRequest, access: Administering) -> ErasureReport:
     The request waits for the end, because a job would have to store the texts.
     """
     keys = [(sample.dataset, sample.id) for sample in asked.samples]
+    promoted = [] if asked.dry_run else list_whole(access)
     done = erase(access.project.folder, asked.texts, keys, dry_run=asked.dry_run)
+    keep_shortened(access, promoted)
     pushes = remove_idle_pushes(access.project, 0, dry_run=asked.dry_run)  # they may quote a text, and begin again
     jobs_changed = _erase_from_jobs(access.engine, access.namespace, asked.texts, keys, dry_run=asked.dry_run)
     return ErasureReport(

@@ -6,13 +6,15 @@ A role limits the sessions and tokens that a person was granted, from the next r
 from collections.abc import Collection, Mapping
 
 from msgspec import Struct
-from sqlalchemy import Connection, Engine, delete, select, update
+from sqlalchemy import Connection, Engine, delete, func, select, update
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.service.database import read_clock, reading, writing
+from evalspec.service.database import read_clock, reading, wait_in_line, writing
 from evalspec.service.tables import PEOPLE, ROLES
 from evalspec.service.tokens import EVERYWHERE, ProjectRole, fold_user
 
+_LOCK = 0x65766C74
+"""Key of PostgreSQL's advisory lock, under which one transaction changes people while others wait."""
 _IS_ADMIN = (ROLES.c.namespace == EVERYWHERE) & (ROLES.c.role == ProjectRole.ADMIN)
 
 
@@ -48,19 +50,25 @@ def list_reviewers(engine: Engine, namespace: str) -> list[str]:
 
 def welcome(
     engine: Engine, user: str, roles: Mapping[str, ProjectRole] | None = None, default: ProjectRole | None = None
-) -> None:
-    """Record a login. `roles`: replace the person's. `default`: the role everywhere, if these are none or it is new."""
+) -> bool:
+    """Record a login, unless the person is disabled. Return whether they are not.
+
+    `roles`: replace the person's. `default`: the role everywhere, if these are none or it is new.
+    """
     user = fold_user(user)
     with writing(engine) as connection:
+        wait_in_line(connection, _LOCK)
         is_new = _add_person(connection, user)
         now = read_clock(connection)
-        seen = update(PEOPLE).where(PEOPLE.c.user == user)
-        connection.execute(seen.values(last_seen=now))
-        connection.execute(seen.where(PEOPLE.c.first_seen.is_(None)).values(first_seen=now))
+        seen = update(PEOPLE).where(PEOPLE.c.user == user, PEOPLE.c.disabled_at.is_(None))
+        first = func.coalesce(PEOPLE.c.first_seen, now)
+        if not connection.execute(seen.values(first_seen=first, last_seen=now)).rowcount:
+            return False
         if default is not None and (is_new if roles is None else not roles):
             roles = {EVERYWHERE: default}
         if roles is not None:
             _set_roles(connection, user, roles)
+    return True
 
 
 def set_role(engine: Engine, user: str, namespace: str, role: ProjectRole | None) -> None:
@@ -110,9 +118,10 @@ def _set_roles(connection: Connection, user: str, roles: Mapping[str, ProjectRol
 
 
 def _count_admins(connection: Connection) -> int:
-    """Return how many people are admins of every namespace. They stay locked to the end of the transaction."""
+    """Return how many people are admins of every namespace, in a line with others who change people."""
+    wait_in_line(connection, _LOCK)
     enabled = select(PEOPLE.c.user).where(PEOPLE.c.disabled_at.is_(None))
-    admins = select(ROLES.c.user).where(_IS_ADMIN, ROLES.c.user.in_(enabled)).with_for_update()
+    admins = select(ROLES.c.user).where(_IS_ADMIN, ROLES.c.user.in_(enabled))
     return len(connection.execute(admins).all())
 
 

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from evalspec.base.errors import StoreError
 from evalspec.model.base import built
 from evalspec.model.fingerprints import CiBuild
 from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, digest_file, store_errors, write_atomically
+from evalspec.runs.store.locks import LOCK_NAME
 from evalspec.runs.store.pushed_runs import (
     PushedFile,
     PushMark,
@@ -34,8 +34,8 @@ from evalspec.runs.store.pushed_runs import (
     digest_stored,
     read_push_mark,
 )
-from evalspec.runs.store.run_log import LOCK_NAME
 from evalspec.runs.store.run_store import is_run_name, prepare_root, read_timestamp
+from evalspec.service.child_process import run_child
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.run_index import FUTURE_SECONDS
 from evalspec.service.settings import Project
@@ -276,9 +276,7 @@ def _list_faults(run: Path, push: Push) -> list[str]:
     try:
         result = run.parent / _RESULT_NAME
         result.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "evalspec.service.push_check", str(run), str(result)]
-        no = subprocess.DEVNULL
-        done = subprocess.run(command, check=False, stdin=no, stdout=no, stderr=no, timeout=_CHECK_SECONDS)
+        done = run_child("evalspec.service.push_check", str(run), str(result), timeout=_CHECK_SECONDS)
     except subprocess.TimeoutExpired:
         return ["its check takes too long"]
     finally:

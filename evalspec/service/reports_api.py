@@ -1,8 +1,6 @@
 """Route of reports: a run in any form of report, as a file to download."""
 
 import os
-import subprocess
-import sys
 import threading
 from functools import partial
 from http import HTTPStatus
@@ -22,6 +20,7 @@ from evalspec.runs.store.run_log import REPORT_NAME
 from evalspec.runs.store.stored_run import open_run
 from evalspec.service.access import Reading
 from evalspec.service.answers import file_headers
+from evalspec.service.child_process import run_child
 from evalspec.service.examples import RUN_ID
 from evalspec.service.jobs import create_id
 from evalspec.service.problems import ApiProblem, not_found
@@ -118,9 +117,7 @@ def _render_elsewhere(project: Project, entry: RunEntry, reporter: Reporter) -> 
             folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
             _remove_left(folder)
         path = folder / f"{create_id(_PREFIX)}{reporter.suffixes[0]}"
-        command = [sys.executable, "-m", "evalspec", "report", entry.id, "-o", str(path)]
-        no = subprocess.DEVNULL
-        done = subprocess.run(command, cwd=project.folder, check=False, stdin=no, stdout=no, stderr=no)
+        done = run_child("evalspec", "report", entry.id, "-o", str(path), cwd=project.folder)
         if not path.exists():
             detail = f"the report could not be written (exit code {done.returncode})"
             raise ApiProblem(HTTPStatus.CONFLICT, f"{detail}; `evalspec report {entry.id}` says why")

@@ -15,8 +15,9 @@ from evalspec.model.fingerprints import Description, Fingerprint
 from evalspec.model.listed_runs import DatasetRow, ListedValue, RunEntry, RunKind, RunStatus, list_value
 from evalspec.model.log import LOG_RECORD, ReportRecord
 from evalspec.runs.store.files import read_last_line, store_errors
+from evalspec.runs.store.locks import is_being_written
 from evalspec.runs.store.log_records import decode_line, describe_repair
-from evalspec.runs.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, STORE_VERSION, is_being_written
+from evalspec.runs.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, STORE_VERSION
 from evalspec.runs.store.run_rows import DescriptionHead, find_series, name_time, read_origin
 from evalspec.service.places import show_place
 from evalspec.service.run_records import RunHead

@@ -1,7 +1,7 @@
 """The index of the runs of each namespace: rows of the database that follow from the files.
 
 The files are the truth. A list compares sizes and times of the files with the rows, at most once a second, so runs of
-the command line in the same project are listed too. Finished runs are compared in turn if there are more than 1,000.
+the command line in the same project are listed too. Finished runs are compared in turn if there are more than 300.
 """
 
 import os
@@ -32,23 +32,26 @@ from evalspec.service.run_records import RunHead, TrendPoint
 from evalspec.service.sample_builds import SMALL, SampleBuilds
 from evalspec.service.settings import Project
 from evalspec.service.stores import list_run_names
-from evalspec.service.tables import RUN_DATASETS, RUNS
+from evalspec.service.tables import ASSIGNMENTS, RUN_DATASETS, RUNS
 from evalspec.service.timestamps import render_time
 
 NO_BRANCH = ""
 
 _FRESH_SECONDS = 1.0
 _ROWS_AT_ONCE = 50
-_FINISHED_AT_ONCE = 1_000
+_FINISHED_AT_ONCE = 300
 """Finished runs whose files are looked at in each refresh, in turn. They rarely change, and 10,000 would take 0.2 s."""
 _BRANCHES = 50
+_BRANCH = func.coalesce(":" + RUNS.c.origin["ci", "pullRequest"].as_string(), RUNS.c.branch).label("line")
+"""The project's branch that was built, or `:7` for pull request 7: a fork has branches of any name."""
 
 FUTURE_SECONDS = 600.0
 """How far clocks of machines may differ. A run that began later than that is of a clock that is wrong."""
 
 
 class RunFilter(Struct, frozen=True):
-    """Which runs to list. None: any. `branch`: NO_BRANCH for runs without one. `since`, `until`: seconds since 1970.
+    """Which runs to list. None: any. `branch`: `:7` for builds of pull request 7, NO_BRANCH for runs
+    of neither. `since`, `until`: seconds since 1970.
 
     `before`: only runs older than this one.
     """
@@ -160,7 +163,7 @@ class RunIndex:
             return [_to_point(row) for row in connection.execute(found)][::-1]
 
     def list_branches(self, dataset: str | None = None) -> Sequence[tuple[str, int]]:
-        """Return branches with the number of their finished runs, the most frequent first. NO_BRANCH: runs without one.
+        """Return branches as RunFilter has them with the number of their finished runs, the most frequent first.
 
         `dataset`: only runs with this dataset.
         """
@@ -175,8 +178,8 @@ class RunIndex:
 
     def _count_branches(self, dataset: str | None) -> Sequence[tuple[str, int]]:
         count = func.count()
-        found = _narrow(select(RUNS.c.branch, count), RunFilter(status=RunStatus.FINISHED, dataset=dataset))
-        found = found.where(RUNS.c.namespace == self._project.namespace).group_by(RUNS.c.branch)
+        found = _narrow(select(_BRANCH, count), RunFilter(status=RunStatus.FINISHED, dataset=dataset))
+        found = found.where(RUNS.c.namespace == self._project.namespace).group_by("line")
         ordered = found.order_by(count.desc(), func.max(RUNS.c.started_at).desc()).limit(_BRANCHES)
         with reading(self._engine) as connection:
             return [(branch or NO_BRANCH, runs) for branch, runs in connection.execute(ordered)]
@@ -206,8 +209,15 @@ class RunIndex:
             self._update()
             self._checked_at = time.monotonic()
 
+    def drop(self, run_id: str) -> None:
+        """Remove the row of a run that was deleted for good, and who was asked to label it."""
+        here = (ASSIGNMENTS.c.namespace == self._project.namespace) & (ASSIGNMENTS.c.run_id == run_id)
+        with writing(self._engine) as connection:
+            connection.execute(delete(ASSIGNMENTS).where(here))
+        self.forget(run_id)
+
     def forget(self, run_id: str) -> None:
-        """Remove the row of a run that was deleted, and what was derived from the run."""
+        """Remove the row of a run that is gone, perhaps for a while, and what was derived from the run."""
         with writing(self._engine) as connection:
             _delete(connection, self._project.namespace, [run_id])
         self._branches = {}
@@ -295,7 +305,7 @@ def _narrow(found: Select[Any], wanted: RunFilter) -> Select[Any]:
     equal |= {RUNS.c.kind: wanted.kind}
     found = found.where(*(column == value for column, value in equal.items() if value is not None))
     if wanted.branch is not None:
-        found = found.where(RUNS.c.branch.is_(None) if wanted.branch == NO_BRANCH else RUNS.c.branch == wanted.branch)
+        found = found.where(_BRANCH.is_not_distinct_from(wanted.branch or None))
     if wanted.since is not None:
         found = found.where(RUNS.c.started_at >= wanted.since)
     if wanted.until is not None:
@@ -342,6 +352,7 @@ def _to_point(row: Row[Any]) -> TrendPoint:
     ci = _to_origin(known.pop("origin")).ci
     return TrendPoint(
         commit=None if ci is None else ci.commit,
+        pull_request=None if ci is None else ci.pull_request,
         run_id=known.pop("id"),
         started_at=render_time(known.pop("started_at")),
         metrics=_to_values(known.pop("metrics")),

@@ -43,6 +43,7 @@ class TrendPoint(Record, frozen=True):
     manifest: str | None
     branch: str | None
     commit: str | None
+    pull_request: str | None
     selected: Annotated[int, Meta(description="Number of samples.")]
     metrics: Mapping[str, ListedValue]
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from evalspec.model import VerdictStatus
 from evalspec.model.fingerprints import CiBuild
 from evalspec.model.listed_runs import RunEntry, RunKind, RunStatus
-from evalspec.runs.store.run_log import is_being_written
+from evalspec.runs.store.locks import is_being_written
 from evalspec.service import jobs
 from evalspec.service.access import Access, Reading, Running
 from evalspec.service.answers import render_answer
@@ -31,7 +31,10 @@ from evalspec.service.timestamps import to_seconds
 
 ROUTER = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=JsonRoute)
 
-Branch = Annotated[str | None, Query(description="Of the CI build; empty: runs without a branch.", max_length=1000)]
+Branch = Annotated[
+    str | None,
+    Query(description="Of the project, or `:7` for builds of pull request 7; empty: runs of neither.", max_length=1000),
+]
 
 
 document_type(CiBuild)
@@ -191,7 +194,7 @@ def delete_run(run_id: str, access: Running) -> None:
     if _find_open_job(access, run_id) is not None or is_being_written(folder):
         raise ApiProblem(HTTPStatus.CONFLICT, "the run is in progress; cancel it first")
     access.project.store.remove(folder)
-    access.runs.forget(run_id)
+    access.runs.drop(run_id)
 
 
 def _find_open_job(access: Access, run_id: str) -> Job | None:
@@ -219,6 +222,7 @@ _POINT = TrendPoint(
     manifest="agent.yaml",
     branch="main",
     commit="2f0c1c5e",
+    pull_request=None,
     selected=4,
     metrics=LISTED_RUN.datasets[0].metrics,
 )

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import threading
 from collections import deque
 from contextlib import suppress
@@ -13,7 +12,8 @@ from pathlib import Path
 from evalspec.base.errors import StoreError
 from evalspec.runs.store.derived import sign_run
 from evalspec.runs.store.files import DiskFull
-from evalspec.runs.store.run_log import is_being_written
+from evalspec.runs.store.locks import is_being_written
+from evalspec.service.child_process import run_child
 from evalspec.service.logs import log_event
 from evalspec.service.problems import ApiProblem
 from evalspec.service.sample_index import EXIT_FULL, FAILED, is_current, write_sample_index
@@ -93,8 +93,7 @@ class SampleBuilds:
 
     def _build(self, run: Path) -> None:
         signature = sign_run(run)
-        command = [sys.executable, "-m", "evalspec.service.sample_index", str(run)]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        done = run_child("evalspec.service.sample_index", str(run), stderr=subprocess.PIPE)
         if done.returncode != 0:
             log_event(FAILED, level=WARNING, run=run.name, exit_code=done.returncode)
             cause = _find_cause(done.stderr) or f"the index ended with {done.returncode}"

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -100,14 +101,16 @@ def find_sample(run: Path, dataset: str, id: str) -> SampleDetails | None:
     return SampleDetails(row, sample, list(read_attempts(single, lambda: exchanges)))
 
 
-def find_row(run: Path, dataset: str, id: str) -> SampleRow | None:
+def find_row(run: Path, dataset: str, id: str, index: sqlite3.Connection | None = None) -> SampleRow | None:
     """Return what the index knows of one sample, None if there is none. The index must be current.
+
+    `index`: the open index, which is otherwise opened for this one sample.
 
     Raises:
         StoreError: The index cannot be read.
     """
     named = f"SELECT {_ROW} FROM samples s WHERE s.name = ?"  # noqa: S608 - a constant
-    with open_sample_index(run) as database:
+    with nullcontext(index) if index is not None else open_sample_index(run) as database:
         found = database.execute(named, (name_sample(dataset, id),)).fetchone()
     return None if found is None else _to_row(found)
 

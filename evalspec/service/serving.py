@@ -343,7 +343,7 @@ def _delete_run(engine: Engine, project: Project, folder: Path) -> None:
     except EvalspecError as error:
         log_event("a run was not deleted", level=ERROR, namespace=project.namespace, run=folder.name, error=str(error))
         return
-    RunIndex(engine, project).forget(folder.name)
+    RunIndex(engine, project).drop(folder.name)
     audit.record(engine, "retention", namespace=project.namespace, target=folder.name)
 
 

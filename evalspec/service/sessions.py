@@ -100,17 +100,15 @@ def finish_login(request: Request) -> HTMLResponse:
     secret, _, place = request.cookies.get(_BROWSER_COOKIE, "").partition(".")
     identity = issuer.finish(secret, request.query_params, _find_callback(request))
     default = issuer.settings.default_role
-    welcome(engine, identity.user, identity.roles, ProjectRole(default) if default else None)
+    if not welcome(engine, identity.user, identity.roles, ProjectRole(default) if default else None):
+        raise ApiProblem(HTTPStatus.FORBIDDEN, f"{identity.user} is disabled; ask an admin")
     session = create_token(
         engine, identity.user, [Scope.ADMIN], None, SESSION_SECONDS, SESSION, granted_by=identity.user
     )
-    person = find_caller(engine, session, SESSION)
-    if person is None:
-        raise ApiProblem(HTTPStatus.FORBIDDEN, f"{identity.user} is disabled; ask an admin")
-    request.state.caller = person
-    record(engine, "login", user=person.user, token_id=person.token_id, address=find_address(request.scope))
+    request.state.caller = find_caller(engine, session, SESSION)
+    record(engine, "login", user=identity.user, token_id=parse_id(session), address=find_address(request.scope))
     found = unquote(place)
-    response = _open_session(request, person.user, session, found if _LOCAL.fullmatch(found) else _START)
+    response = _open_session(request, identity.user, session, found if _LOCAL.fullmatch(found) else _START)
     response.delete_cookie(_BROWSER_COOKIE, **_describe_cookie(request) | {"samesite": "lax", "path": PATH})
     return response
 

@@ -20,6 +20,7 @@ MANIFEST = "agent.yaml"
 DEFAULT_NAMESPACE = "default"
 DATABASE_NAME = "service.db"
 
+_HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
 _NAMESPACE = re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
 
 
@@ -226,6 +227,30 @@ def _overlap(folder: Path, other: Path) -> bool:
     return folder.samefile(other) or folder.is_relative_to(other) or other.is_relative_to(folder)
 
 
+def check_names(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of `--server-name`.
+
+    Raises:
+        InvalidInput: One is no host, which no request could name.
+    """
+    if odd := [name for name in given if not _HOST.fullmatch(name)]:
+        fix = "write it like evals.example.com"
+        raise InvalidInput(Problem(f"'{odd[0]}' is not the name of a host", fix, field="--server-name"))
+    return given
+
+
+def check_public_url(given: str | None) -> str | None:
+    """Return the address of `--public-url`, to which a path can be added.
+
+    Raises:
+        InvalidInput: It is no address, so links that begin with it would lead nowhere.
+    """
+    if given is not None and not re.fullmatch(r"https?://[!-~]+", given):
+        fix = "write it like https://evals.example.com"
+        raise InvalidInput(Problem(f"'{given}' is no address", fix, field="--public-url"))
+    return given and given.rstrip("/")
+
+
 def parse_proxies(given: Iterable[str]) -> tuple[str, ...]:
     """Return addresses and networks of proxies as networks.
 
@@ -244,6 +269,14 @@ def parse_proxies(given: Iterable[str]) -> tuple[str, ...]:
     return tuple(networks)
 
 
-def default_database() -> str:
-    """Return the URL of the SQLite database in the working directory's `.evalspec` folder."""
+def default_database(*, is_new: bool = True) -> str:
+    """Return the URL of the SQLite database in the working directory's `.evalspec` folder.
+
+    Raises:
+        InvalidInput: It may not be new, and does not exist: no server would know what is written to it.
+    """
+    path = STORE / DATABASE_NAME
+    if not is_new and not path.exists():
+        fix = "run this where `evalspec serve` runs, or name its database: --database sqlite:///PATH"
+        raise InvalidInput(f"there is no database {path} in this folder", fix)
     return f"sqlite:///{STORE.absolute() / DATABASE_NAME}"

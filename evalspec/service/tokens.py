@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha256
 from hmac import compare_digest
+from unicodedata import normalize
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -69,8 +70,8 @@ SCOPES = {
 
 
 def fold_user(name: str) -> str:
-    """Return a user as roles and disabled people are stored: addresses in lower case."""
-    return name.strip().lower() if "@" in name else name.strip()
+    """Return a user as roles and disabled people are stored: letters as one character, addresses in lower case."""
+    return normalize("NFC", name.strip().lower() if "@" in name else name.strip())
 
 
 def _include(scopes: Collection[Scope]) -> frozenset[Scope]:
@@ -126,7 +127,7 @@ def create_token(
             "id": id,
             "hash": _hash(secret),
             "kind": kind,
-            "user": user,
+            "user": fold_user(user),
             "scopes": sorted(scopes),
             "namespaces": None if namespaces is None else sorted(namespaces),
             "created_at": now,
@@ -182,12 +183,21 @@ def revoke_token(engine: Engine, id: str) -> bool:
         return connection.execute(changed).rowcount > 0
 
 
-def list_tokens(engine: Engine, kinds: Collection[str] = (TOKEN,)) -> Sequence[tuple[Caller, float | None]]:
-    """Return all tokens of these kinds with the time of their revocation, newest first."""
+def list_tokens(
+    engine: Engine, kinds: Collection[str] = (TOKEN,)
+) -> Sequence[tuple[Caller, float | None, float | None]]:
+    """Return all tokens of these kinds with the times of their revocation and of the last login, newest first.
+
+    The login is that of the user, or else of the person who created the token; None: neither has a login.
+    """
     found = select(TOKENS).where(TOKENS.c.kind.in_(kinds)).order_by(TOKENS.c.created_at.desc(), TOKENS.c.id)
     with reading(engine) as connection:
-        rows = connection.execute(found)
-        return [(_to_caller(row), row.revoked_at) for row in rows]
+        rows = connection.execute(found).all()
+        people = connection.execute(select(PEOPLE.c.user, PEOPLE.c.last_seen))
+        logins = {person.user: person.last_seen for person in people}
+    return [
+        (_to_caller(row), row.revoked_at, logins.get(fold_user(row.user)) or logins.get(row.granted_by)) for row in rows
+    ]
 
 
 def purge_tokens(engine: Engine, days: int) -> int:

@@ -1,6 +1,5 @@
 """The process of one worker. `evalspec serve` starts it, and its standard input ends with the server."""
 
-import os
 import signal
 import sys
 import threading
@@ -10,6 +9,7 @@ import msgspec
 
 from evalspec.base.errors import EvalspecError
 from evalspec.model.base import built
+from evalspec.service.child_process import wait_for_end_of_input
 from evalspec.service.database import open_database
 from evalspec.service.logs import configure_logs, log_event
 from evalspec.service.settings import ServiceSettings
@@ -38,12 +38,6 @@ def run_worker(settings: ServiceSettings, stop: threading.Event) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     work(engine, settings, stop)
-
-
-def wait_for_end_of_input() -> None:
-    """Wait until the other end of standard input is closed. Unlike sys.stdin, the descriptor needs no lock at exit."""
-    while os.read(0, 1024):
-        pass
 
 
 def main() -> int:

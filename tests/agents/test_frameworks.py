@@ -140,7 +140,15 @@ def test_an_engine_takes_no_conversation():
         ask(Engine(), CONVERSATION)
 
 
+class NoTruth:
+    """As an array of NumPy is."""
+
+    def __bool__(self):
+        raise ValueError("ambiguous")
+
+
 RESULTS = [
+    ({"response": "Paris", "id": NoTruth()}, "id: .* is not accepted here. it should be text"),
     ({"answer": 7}, "a value of type int as answer, not text"),
     ({"messages": []}, "cannot be used: IndexError"),
     ({"answer": "Paris", "context": [7]}, "a passage of type int; expected text or a document"),

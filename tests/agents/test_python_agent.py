@@ -292,7 +292,7 @@ def test_modules_are_imported_while_other_threads_import(tmp_path):
     thread.start()
     sys.setswitchinterval(1e-5)
     try:
-        assert [import_module(tmp_path / folder, "twins").NAME for folder in "ab" * 150] == [*"ab"] * 150
+        assert [import_module(tmp_path / folder, "twins").NAME for folder in "ab" * 40] == [*"ab"] * 40
     finally:
         sys.setswitchinterval(interval)
         stopping.set()

@@ -73,7 +73,10 @@ def test_github_runs_the_gate_of_a_subfolder(shop):
     check_commands(steps["Install"]["run"].splitlines())
     cached = steps["actions/setup-python@v7"]["with"]
     assert cached["cache"] == "pip" and all(Path(one).is_file() for one in cached["cache-dependency-path"].split("\n"))
-    assert steps["Save it"]["with"]["path"] == "bots/shop/.evalspec/cache"
+    kept = [
+        steps[name]["with"]["path"].split("\n") for name in ("Save them", *(name for name in steps if "copies" in name))
+    ]
+    assert kept == [["bots/shop/.evalspec/cache", "bots/shop/.evalspec/baselines"]] * 2
     assert shop("requirements", "bots/shop/agent.yaml").out.split() == list_requirements()
 
     added = ".github/workflows/evalspec-bots--shop.yml"

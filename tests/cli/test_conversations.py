@@ -7,6 +7,10 @@ import time
 
 import pytest
 
+from evalspec.model import AgentReply, Exchange, Sample, Turn
+from evalspec.model.exchanges import AgentTurn
+from evalspec.runs.runner.scoring import list_turns
+
 SCRIPT = {
     "id": "trip",
     "turns": [
@@ -281,3 +285,12 @@ def test_a_turn_that_shows_no_calls_made_none_if_another_shows_some(asked, agent
     turns = [{"user": text, "expected": "Done", "expected_tools": book} for text in ("Book.", "Once more.")]
     write(asked, {"id": "twice", "turns": turns})
     assert scores_of(asked.evaluate("--json"))["tool_calls_exact"] == (0.5, "turn 2: not called: book")
+
+
+def test_a_turn_has_the_digest_of_its_own_answer():
+    said = ["When?", "Booked it"]
+    sample = Sample("trip", "Paris", turns=(Turn("Paris"), Turn("In May")))
+    reply = AgentReply(said[-1], turns=tuple(AgentTurn("?", AgentReply(text)) for text in said))
+    whole = Exchange(sample, reply).with_digest()
+    digests = [turn.answer_digest for turn in list_turns(whole)]
+    assert digests == [Exchange(sample, AgentReply(text)).answer_digest for text in said]

@@ -3,7 +3,7 @@
 import pytest
 
 from evalspec.model import Check, ExpectedCall, ExpectedState, Sample, Turn
-from evalspec.runs.planning.copies import CopyFinder
+from evalspec.runs.planning.copies import CopyFinder, set_units
 
 
 @pytest.fixture
@@ -56,11 +56,16 @@ def test_a_comparison_counts_copies_once_too(copied, agent):
     assert "not significant (p = 0.250)" in failures["reason"]
 
 
-def units(*samples, cluster=None):
+def units(*texts, cluster=None):
+    return units_of([Sample(f"s{n}", text, metadata=metadata) for n, (text, metadata) in enumerate(texts)], cluster)
+
+
+def units_of(samples, cluster=None):
     finder = CopyFinder(cluster)
-    for number, (text, metadata) in enumerate(samples):
-        finder.add(Sample(f"s{number}", text, metadata=metadata))
-    return finder.find_units()
+    for sample in samples:
+        finder.add(sample)
+    marked = set_units(samples, finder.find_units())
+    return {sample.id: sample.unit for sample in marked if sample.unit is not None}
 
 
 def test_copies_and_clusters_are_connected():
@@ -91,10 +96,7 @@ def test_other_turns_calls_or_states_make_another_sample():
         Sample("t5", "To Paris", max_steps=2),
         Sample("t6", "To Paris", checks=(Check("contains", {"value": "May"}),)),
     ]
-    finder = CopyFinder()
-    for sample in (*scripts, *others):
-        finder.add(sample)
-    assert finder.find_units().keys() == {"s0", "s2"}
+    assert units_of([*scripts, *others]) == {"s0": "s0", "s2": "s0"}
 
 
 def test_copies_are_equal_after_normalisation_of_unicode_and_space():
@@ -102,5 +104,6 @@ def test_copies_are_equal_after_normalisation_of_unicode_and_space():
     assert units(("Polish", {}), ("polish", {})) == {}, "an agent may mind the case"
     spaced = ('say "a b"', ' say "a b"', 'say "a b" ', 'say  "a b"', 'say\n"a b"', 'say\t"a\x1fb"')
     assert len(units(*((text, {}) for text in spaced))) == len(spaced)
+    assert len(units(("in form ?", {}), ("inform?", {}))) == 2, "white space decides nothing"
     assert units(("\\n", {}), ("\n", {})) == units(('a"b', {}), ("a b", {})) == {}
     assert len(units(("\ud800 a", {}), ("\ud800  a", {}))) == 2, "half of a character that a file may have"

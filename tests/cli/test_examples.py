@@ -27,6 +27,8 @@ NOT_RUN = (
     "runs push",
     "runs pull",
     "runs promote latest --as server:main",
+    "compare server:main",
+    "plan agent.yaml --baseline server:main",
     "evaluate agent.yaml --push",
     "evaluate agent.yaml --export",
     "report latest --export",

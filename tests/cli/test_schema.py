@@ -8,7 +8,7 @@ import pytest
 from click import Choice
 
 from evalspec.cli.schema import command
-from evalspec.inputs.datasets.jsonl_lines import JsonlSample
+from evalspec.inputs.datasets.jsonl_strict import JsonlSample
 
 WHAT = next(one.type.choices for one in command.params if isinstance(one.type, Choice) and one.name == "what")
 
@@ -58,6 +58,13 @@ def test_every_key_of_the_report_says_what_it_is_when_it_is_null_and_its_unit(pr
 @pytest.mark.parametrize("what", WHAT)
 def test_a_key_has_no_title_that_only_repeats_its_name(what, project):
     assert [place for place, key in list_keys(project("schema", what).document) if "title" in key] == []
+
+
+@pytest.mark.parametrize("what", WHAT)
+def test_a_default_is_no_value_that_is_refused(what, project):
+    keys = list_keys(project("schema", what).document)
+    short = [place for place, key in keys if key.get("default") == [] and key.get("minItems")]
+    assert not short, "editors write defaults"
 
 
 def test_a_list_of_values_to_try_has_the_default_and_description_of_the_key(project):

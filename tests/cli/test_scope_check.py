@@ -11,6 +11,9 @@ from contextlib import closing
 import pytest
 
 from cli.test_retrievers import http_target, write_faq
+from evalspec.inputs.manifest.loader import load_manifest
+from evalspec.runs.planning.checks import validate_manifest
+from evalspec.runs.planning.options import RunOptions
 from servers.faulty_agent import status
 from servers.faulty_retriever import FaultyRetriever
 
@@ -217,6 +220,12 @@ def test_validate_recommends_it_for_what_can_delete(stores):
     outcome = stores.validate()
     assert "check that it isolates scopes: evalspec retrievers check service agent.yaml" in outcome.err
     assert outcome.code == 0
+
+
+def test_only_validate_looks_for_what_can_delete(stores):
+    loaded = load_manifest(stores.folder / "agent.yaml")
+    _, remarks, *_ = validate_manifest(loaded, RunOptions())
+    assert not remarks, "the service validates too, and shows no remarks"
 
 
 def test_a_document_outside_its_datasets_prefix_is_an_error(project):

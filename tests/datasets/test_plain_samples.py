@@ -8,10 +8,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from evalspec.base.errors import InvalidInput
 from evalspec.inputs.datasets import jsonl
 from evalspec.inputs.datasets.base import Source
 from evalspec.inputs.datasets.jsonl_lines import parse_plain_sample
 from evalspec.inputs.datasets.load import load_dataset
+from evalspec.targets.agents import replay as recorded
+from evalspec.targets.agents.replay import load_replies
 
 
 class Raw(str):
@@ -101,6 +104,37 @@ def test_it_reads_what_the_strict_reader_reads(file, tmp_path_factory):
         patch.setattr(jsonl, "parse_plain_sample", lambda _: None)
         strict = load_dataset(Source(path, "line.jsonl"))
     assert repr(found) == repr(strict), "equal is not enough: 1, 1.0 and True are"
+
+
+reply_members = st.sampled_from(["id", "response", "dataset", "error", "other"]).flatmap(
+    lambda key: st.tuples(st.just(key), texts | numbers | raws)
+)
+reply_lines = st.tuples(
+    st.tuples(st.just("id"), texts | numbers | raws),
+    st.tuples(st.just("response"), texts | raws),
+    st.lists(reply_members, max_size=1),
+).map(lambda parts: (parts[0], parts[1], *parts[2]))
+
+
+def read_replies(path):
+    try:
+        return repr(load_replies(path, "line.jsonl"))
+    except InvalidInput as error:
+        return [problem.render() for problem in error.problems]
+
+
+@given(file=st.lists(st.tuples(reply_lines, colons, mutations), min_size=1, max_size=2))
+@example(file=[((("id", "a"), ("response", "b"), ("id", "c")), ": ", [])])
+@example(file=[((("id", ""), ("response", "b")), ": ", [])])
+@example(file=[((("id", "e\u0301"), ("response", "b")), ": ", [])])
+def test_it_reads_the_replies_that_the_strict_reader_reads(file, tmp_path_factory):
+    path = tmp_path_factory.getbasetemp() / "line.jsonl"
+    written_lines = (mutated(written(line, colon).encode(), changes) for line, colon, changes in file)
+    path.write_bytes(b"\n".join(written_lines))
+    found = read_replies(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorded, "parse_plainly", lambda *_: None)
+        assert found == read_replies(path)
 
 
 @pytest.mark.parametrize("text", ["x", "Note: x", 'he says "x": why'])

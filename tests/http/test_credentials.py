@@ -1,11 +1,14 @@
 """Credentials of services: tokens that are renewed, certificates, and their absence from all that is written."""
 
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
+import threading
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -237,15 +240,46 @@ def identities(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_client_certificate_opens_the_service_and_the_token_endpoint(project, identities, monkeypatch):
+@pytest.fixture
+def demanding(identities: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """The TLS of a service that only client.pem can open."""
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(identities / "client.pem"))
     tls.load_cert_chain(identities / "server.pem", identities / "server-key.pem")
     tls.verify_mode = ssl.CERT_REQUIRED
     monkeypatch.setenv("SSL_CERT_FILE", str(identities / "server.pem"))
+    return tls
+
+
+def test_the_alert_of_a_service_that_misses_a_certificate_is_explained_once(project, demanding):
+    """The service reads the request that follows the alert. Otherwise the alert is lost now and then."""
+    refused: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):  # the listener is closed
+                while True:
+                    with demanding.wrap_socket(listener.accept()[0], True, do_handshake_on_connect=False) as secured:
+                        try:
+                            secured.do_handshake()
+                        except ssl.SSLError as error:
+                            refused.append(str(error.reason))
+                        while socket.socket.recv(secured, 4096):
+                            pass
+
+        threading.Thread(target=serve, daemon=True).start()
+        project.api = {"url": f"https://localhost:{listener.getsockname()[1]}", "chatEndpoint": {"maxRetries": 2}}
+        project.samples(1)
+        outcome = project.evaluate()
+    said = " ".join(outcome.out.split())
+    assert outcome.code == 3 and "(TLSV13_ALERT_CERTIFICATE_REQUIRED); set auth.certificate" in said, outcome
+    assert refused == ["PEER_DID_NOT_RETURN_A_CERTIFICATE"]
+
+
+def test_a_client_certificate_opens_the_service_and_the_token_endpoint(project, identities, demanding):
     for name in ("client.pem", "client-key.pem"):
         shutil.copy(identities / name, project.folder)
     certificate = {"cert": "$file:client.pem", "key": "client-key.pem", "password": "$env:CLIENT_SECRET"}
-    with JobDesk(tls) as desk:
+    with JobDesk(demanding) as desk:
         token = {"tokenUrl": f"{desk.url}/token", "clientId": "bot"}
         at(project, desk.url, {"certificate": certificate, "oauth2": token}, samples=2)
         passed = project.evaluate()

@@ -90,13 +90,18 @@ def test_local_vectors_are_those_of_the_library():
     np.testing.assert_allclose(found, model.embed(ODD_TEXTS), atol=1e-6)
 
 
+@pytest.fixture(scope="module")
+def model():
+    return module._load_wordllama()
+
+
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=400), min_size=1, max_size=3))
 @example(ODD_TEXTS)
-def test_a_text_that_is_read_in_pieces_has_the_same_vector(texts):
+def test_a_text_that_is_read_in_pieces_has_the_same_vector(model, texts):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_PIECE", 1500)
         patch.setattr(module, "_TOKENS", 7)
-        model, longer = module._load_wordllama(), [text * 20 for text in texts]
+        longer = [text * 20 for text in texts]
         np.testing.assert_allclose(module._embed_one_by_one(model, longer), compute_means(model, longer), atol=1e-6)
 
 

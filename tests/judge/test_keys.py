@@ -13,7 +13,7 @@ from evalspec.base.errors import JudgeError
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig
 from evalspec.scoring.judge.embeddings import HttpEmbedder
 from evalspec.targets.http import credentials
-from evalspec.targets.http.credentials import KeyPlace
+from evalspec.targets.http.keys import KeyPlace
 from judge.test_chat import Asking
 from judge.test_embeddings import run_embed
 from judge.test_providers import assert_nowhere

@@ -1,8 +1,9 @@
+import json
 import time
 
 import pytest
 
-from evalspec.inputs.manifest.credentials import find_secrets, mask_keys
+from evalspec.inputs.manifest.credentials import find_secrets, mask_keys, may_have_keys
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,29 @@ def test_of_a_url_the_password_is_secret():
     written, meant = "p8Zr4%2FKq!2LmX9", "p8Zr4/Kq!2LmX9"
     assert find_secrets("DB_SECRET", f"postgres://ann:{written}@db:5432/shop") == [written, meant]
     assert find_secrets("DB_SECRET", "postgres://ann@db:5432/shop") == []
+
+
+RUN = "a1B2" * 9
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *(f"{start}{RUN}" for start in ("sk-", "github_pat_", "glpat-", "hf_", "AIza", "xoxb-", "xoxp-")),
+        *(f"gh{kind}_{RUN}" for kind in "opsur"),
+        *(f"{start}{RUN.upper()[:16]}" for start in ("AKIA", "ASIA")),
+        f"eyJ{RUN}.eyJ{RUN}.{RUN}",
+        f"-----BEGIN EC PRIVATE KEY-----\n{RUN}\n-----END EC PRIVATE KEY-----",
+    ],
+)
+def test_a_key_is_masked_wherever_it_is(key):
+    for text in (key, f"it is:\n{key}", f"'{key}' \u00e9"):
+        assert key not in mask_keys(text)
+        assert may_have_keys(json.dumps(text).encode())
+
+
+def test_a_line_of_english_has_no_keys():
+    assert not may_have_keys(b'{"response":"the right height, though the sky is a monkey\'s"}')
 
 
 @pytest.mark.parametrize(

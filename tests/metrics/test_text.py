@@ -2,7 +2,7 @@ import unicodedata
 
 import pytest
 import sacrebleu
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evalspec.base.errors import MetricError
@@ -184,6 +184,13 @@ def test_rouge_is_that_of_the_rouge_package_on_ascii(rouge_package):
         assert compute_rouge(response, expected) == pytest.approx(theirs, abs=1e-12)
 
     agrees()
+
+
+@given(text=st.text(st.sampled_from("ab \n\u2028é"), max_size=160))
+@example(text="a  " * 60)
+def test_reasons_show_the_beginning_of_an_answer(text):
+    words = " ".join(text.split())
+    assert exchange(text).answered == f"answered '{words if len(words) <= 70 else f'{words[:69]}…'}'"
 
 
 def test_rouge_reads_words_of_any_script():

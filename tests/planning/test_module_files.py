@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalspec.inputs.user_code.modules import list_module_files
+from evalspec.inputs.user_code.modules import check_module, list_module_files
 
 FILES = {
     "direct.py": "import near, os.path, missing\n",
@@ -15,6 +15,9 @@ FILES = {
     "from_bare.py": "from bare import inner\n",
     "broken.py": "import near\ndef (\n",
     "uses_broken.py": "import broken\n",
+    "long_sum.py": f"import near\nTEXT = {' + '.join(['near.f'] * 500)}\n",
+    "endless_sum.py": f"TEXT = {'-' * 100_000}1\n",
+    "uses_endless_sum.py": "import endless_sum\n",
 }
 
 
@@ -34,8 +37,16 @@ def folder(tmp_path):
         ("direct", {"direct.py", "near.py", "kit/__init__.py", "kit/deep.py", "kit/side.py"}),
         ("from_bare", {"from_bare.py", "bare/inner.py"}),
         ("uses_broken", {"uses_broken.py", "broken.py"}),
+        ("long_sum", {"long_sum.py", "near.py", "kit/__init__.py", "kit/deep.py", "kit/side.py", "direct.py"}),
+        ("uses_endless_sum", {"uses_endless_sum.py", "endless_sum.py"}),
         ("nowhere", set()),
     ],
 )
 def test_all_files_that_are_imported(module, files, folder):
     assert {path.relative_to(folder).as_posix() for path in list_module_files(folder, module)} == files
+
+
+def test_a_module_is_checked_however_long_its_expressions_are(folder):
+    assert check_module(folder, "long_sum", "TEXT") == []
+    (problem,) = check_module(folder, "endless_sum", "TEXT")
+    assert problem == "endless_sum.py cannot be read: its code is nested too deeply for Python"

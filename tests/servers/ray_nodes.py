@@ -44,7 +44,11 @@ class RayNodes:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        self.address = f"ray:{self._read()}"
+        address = self._read()
+        if not address:
+            self.close()
+            raise RuntimeError("the raylets did not start")
+        self.address = f"ray:{address}"
         """Where a driver joins, as `--on` takes it."""
 
     def kill(self, number: int) -> None:
@@ -81,8 +85,10 @@ class RayNodes:
 
 def main(folder: str, variables: Sequence[Mapping[str, str]], names: Sequence[str]) -> None:
     """Start the raylets, and do what the input says."""
+    from ray._common.utils import get_default_ray_temp_dir
     from ray.cluster_utils import Cluster
 
+    Path(get_default_ray_temp_dir()).mkdir(parents=True, exist_ok=True)  # the cluster writes its address there
     cluster = Cluster()
     nodes: list[Any] = []
 

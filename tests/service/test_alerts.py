@@ -167,7 +167,8 @@ def test_neither_a_fork_nor_a_wrong_clock_changes_a_branch(alerting, receiver, a
         add_run()
     with building("main"):
         failed = add_run("Rome")
-    pull, own = wait_for(lambda: receiver.bodies[1:] and receiver.bodies)
+    both = wait_for(lambda: receiver.bodies[1:] and receiver.bodies)
+    pull, own = sorted(both, key=lambda one: one["pull_request"] is None)
     assert (pull["branch"], pull["pull_request"], pull["verdict"]) == ("main", "7", "PASS")
     assert "branch `main`, pull request `7`, manifest" in pull["text"]
     assert (own["run_id"], own["pull_request"], own["previous_verdict"]) == (failed.id, None, "PASS")

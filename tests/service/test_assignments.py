@@ -3,14 +3,20 @@
 import re
 from html import unescape
 from itertools import chain
+from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from evalspec.curation.gold.protocol import add_triple, review
+from evalspec.service import assignments_api
 from evalspec.service.audit import list_entries
+from evalspec.service.database import reading
 from evalspec.service.people import set_disabled, set_role
+from evalspec.service.tables import ASSIGNMENTS
 from evalspec.service.tokens import EVERYWHERE, ProjectRole, Scope, create_token
 from gold_sets import make_set, make_triple
+from servers.service import wait_for
 from service.pages.visitors import Visitor, text_of
 
 ADA, BEN, CLEO, DORA = (f"{name}@example.com" for name in ("ada", "ben", "cleo", "dora"))
@@ -86,6 +92,10 @@ def test_the_share_of_a_person_who_leaves_is_free_again_but_not_their_labels(ass
     set_disabled(engine, leaving, is_disabled=True)
     assert send(staying[0])["assignments"][0]["left"] == [leaving]
     assert sorted(chain(done, *(walk(user, made["id"]) for user in staying))) == [f"s{place}" for place in range(6)]
+    set_disabled(engine, leaving, is_disabled=False)
+    counted = {user: (one["labelled"], one["waiting"]) for user in LABELLERS for one in send(user)["assignments"]}
+    assert counted[leaving] == (1, 0), "who comes back is not asked again what others have labelled meanwhile"
+    assert sum(labelled for labelled, _ in counted.values()) == 6
 
 
 def test_an_assignment_locks_nothing_and_ends(assign, send, walk, run):
@@ -113,6 +123,43 @@ def test_own_assignments_come_first_without_labels_of_others(assign, send, engin
     assert ("labels assign", DORA, f"{later['id']} {later['run_id']} {BEN}") in said
 
 
+def test_own_assignments_are_listed_however_many_others_are_newer(assign, send, monkeypatch):
+    own = assign(people=[ADA])
+    assign(people=[BEN])
+    monkeypatch.setattr(assignments_api, "_MOST_LISTED", 1)
+    assert [one["id"] for one in send(ADA)["assignments"]] == [own["id"]]
+    monkeypatch.setattr(assignments_api, "_MOST_LISTED", 2)
+    monkeypatch.setattr(assignments_api, "_MOST_LOOKED_AT", 11)
+    assign(people=[ADA])
+    assert [one["waiting"] for one in send(ADA)["assignments"]] == [6, None], "counting has a limit, of 6 samples each"
+    assert [one["waiting"] for one in send("Ada@Example.com")["assignments"]] == [6, None], (
+        "addresses are one in any case"
+    )
+
+
+def test_a_run_that_is_deleted_has_no_assignments(assign, send, add_run, projects, engine):
+    runs = projects["shop"] / ".evalspec" / "runs"
+    kept, away = assign(people=[ADA], run_id=add_run().id), assign(people=[ADA])
+    (runs / away["run_id"]).rename(projects["shop"] / "away")
+    wait_for(lambda: [one["id"] for one in send(ADA)["assignments"]] == [kept["id"]])
+    (projects["shop"] / "away").rename(runs / away["run_id"])
+    wait_for(lambda: len(send(ADA)["assignments"]) == 2)
+    for one in (kept, away):
+        send(DORA, "DELETE", f"/v1/runs/{one['run_id']}", 204, Scope.RUN)
+    assert send(ADA)["assignments"] == []
+    with reading(engine) as connection:
+        assert connection.execute(select(ASSIGNMENTS)).all() == []
+
+
+def test_the_character_nul_is_refused(client, engine, run):
+    editor = Visitor(client, engine, DORA, [Scope.ADMIN])
+    for path, given in (("/work/end", {"id": "a\0"}), ("/people", {"user": "İ@" * 100, "role": "reviewer"})):
+        answered = client.post(path, headers=editor._headers, data=given, follow_redirects=False)
+        assert answered.status_code < 500, (path, answered.text)
+    reason = {"run_id": run, "reason": "a\0"}
+    assert client.post("/v1/baselines/main", json=reason).status_code < 500
+
+
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_refused_assignments(assign, send, engine):
     def why(status=422, **asked):
@@ -126,6 +173,7 @@ def test_refused_assignments(assign, send, engine):
     )
     assert "has no metric 'other'" in why(people=[ADA], queue={"metric": "other"})
     why(people=[ADA], queue={"tag": "other"})
+    assert "1 person cannot give 2 labels for each reply" in why(people=[ADA, ADA], people_per_reply=2)
     why(404, people=[ADA], run_id="other")
     why(403, people=[ADA], scope=Scope.REVIEW)
     assert send(ADA)["assignments"] == []
@@ -140,6 +188,8 @@ def test_pages_assign_shares_and_show_own_work_first(client, engine, run, send):
     assert "Ask others to label it" not in ada.get(f"/runs/{run}/labels")
     ada.post("/work", 403, run_id=run, people=[ADA])
     assert "nobody is chosen" in text_of(editor.post("/work", 422, run_id=run))
+    editor.post("/work", 422, run_id=run, people=[ADA], each="999999999")
+    editor.post("/work", 422, run_id=run, people=["a" * 301])
     assert editor.post("/work", run_id=run, people=[BEN], each="", metric="") == "/work"
     editor.post("/work", run_id=run, people=[ADA, BEN], metric="exact_match", draw="random", size="4", each="2")
     shown = ada.get("/work")
@@ -190,3 +240,20 @@ def test_reviews_and_disputes_are_assigned_and_stay_blind(client, engine, projec
     assert f"{other} help settle a dispute" in text_of(dan.get("/work"))
     assert "Ask for reviews" in editor.get("/gold/help") and "Ask for reviews" not in ben.get("/gold/help")
     ben.post("/gold/help/assign", 403, to="dan", id=mine)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_whoever_can_take_a_review_back_learns_nothing_by_asking_others(client, engine, projects, send):
+    root = projects["shop"] / "evals" / "gold" / "help"
+    root.parent.mkdir(parents=True)
+    make_set(root)
+    set_role(engine, "dan", "shop", ProjectRole.REVIEWER)
+    cleo = Visitor(client, engine, "cleo", [Scope.REVIEW, Scope.RUN])
+    flagged: dict[str, Any] = {"verdict": "overstated", "category": "numeric"}
+    for id, said in {"agreed": {}, "disputed": flagged}.items():
+        add_triple(root, id, make_triple(f"Is it {id}?"), "ada")
+        review(root, id, "ben", **said)
+        review(root, id, "cleo")
+        assert "Ask for a review" not in cleo.get(f"/gold/help/triple?id={id}")
+        refused = send("cleo", "POST", "/v1/gold/help/assignments", 409, Scope.RUN, reviewer="dan", triples=[id])
+        assert f"you can still take your review of '{id}' back" in refused["detail"]

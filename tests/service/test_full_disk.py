@@ -11,6 +11,7 @@ from sqlalchemy import event
 import evalspec
 from evalspec.curation.gold.gold_set import read_entry
 from evalspec.curation.gold.protocol import add_triple
+from evalspec.service.tokens import SESSION, Scope, create_token, list_tokens
 from gold_sets import make_set, make_triple
 from servers.service import Server, wait_for, write_project
 
@@ -83,11 +84,12 @@ def limits(engine):
     return limits
 
 
-def test_a_database_without_space_is_not_called_silent(limits, client):
-    def allow_no_page(connection):
-        pages = connection.execute("PRAGMA page_count").fetchone()[0]
-        connection.execute(f"PRAGMA max_page_count = {pages}")
+def allow_no_page(connection):
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    connection.execute(f"PRAGMA max_page_count = {pages}")
 
+
+def test_a_database_without_space_is_not_called_silent(limits, client):
     limits.append(allow_no_page)
     answers = [client.post("/v1/runs", json={"concurrency": 2}) for _ in range(60)]
     refused = next(one for one in answers if one.status_code != 202)
@@ -95,6 +97,20 @@ def test_a_database_without_space_is_not_called_silent(limits, client):
     assert refused.json()["detail"] == "the disk of the database is full. free some space on it, then try again"
     limits.clear()
     assert client.post("/v1/runs", json={}).status_code == 202
+
+
+def test_a_token_is_shown_if_there_is_space_for_it_but_not_for_its_audit_entry(limits, client, engine, caplog):
+    del client.headers["Authorization"]
+    cookie = {"Cookie": f"evalspec_session={create_token(engine, 'ana', [Scope.ADMIN], ['shop'], 600, SESSION)}"}
+    sent = {"Accept": "text/html", "Origin": "http://localhost", **cookie}
+    limits.append(allow_no_page)
+    shown = 0
+    while (answer := client.post("/tokens", headers=sent, data={"scope": "read"})).status_code == 200:
+        shown += "evs_" in answer.text
+    assert (answer.status_code, "the disk of the database is full" in answer.text) == (503, True)
+    lost = {one.fields["action"] for one in caplog.records if one.message == "audit entry lost"}
+    assert {"token create", "POST /tokens"} <= lost
+    assert len(list_tokens(engine)) == shown + 1, "of what is refused, nothing is kept"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from evalspec.service.app import create_app
 from evalspec.service.audit import list_entries
 from evalspec.service.rates import Rates
 from evalspec.service.settings import OidcSettings
-from evalspec.service.tokens import EVERYWHERE, ProjectRole
+from evalspec.service.tokens import EVERYWHERE, SESSION, ProjectRole, list_tokens
 from servers.oidc_issuer import CLIENT, OidcIssuer
 from servers.service import wait_for
 
@@ -190,3 +190,29 @@ def test_an_issuer_that_does_not_answer_stops_logins_only(browse, issuer, client
     failed = browser.get("/login/start")
     assert (failed.status_code, "login links and tokens work" in failed.text) == (503, True)
     assert browser.get("/runs?namespace=shop", headers=dict(client.headers) | PAGE).status_code == 200
+
+
+def test_a_refused_login_of_a_disabled_person_is_neither_a_login_nor_a_session(browse, issuer, engine):
+    grants = people.parse_grants(["staff=viewer"], ["shop"])
+    browser = browse(role_claim="groups", grants=grants)
+    issuer.claims = {"groups": "staff"}
+    assert log_in(browser, issuer).status_code == 200
+    (before,) = people.list_people(engine)
+    sessions = len(list_tokens(engine, [SESSION]))
+    people.set_disabled(engine, before.user, is_disabled=True)
+    issuer.claims = {"groups": "none"}
+    refused = log_in(browser, issuer)
+    assert (refused.status_code, f"{before.user} is disabled; ask an admin" in refused.text) == (403, True)
+    people.set_disabled(engine, before.user, is_disabled=False)
+    assert people.list_people(engine) == [before], "neither the last login nor the roles changed"
+    assert len(list_tokens(engine, [SESSION])) == sessions, "no session waits for the day when they are enabled again"
+
+
+@pytest.mark.parametrize("name", ["jos\u00e9", "jose\u0301", " Jose\u0301@Example.com", "JOS\u00c9@example.com "])
+def test_names_that_look_alike_are_of_one_person(browse, issuer, engine, name):
+    at = "@example.com" * ("@" in name)
+    people.set_role(engine, f"jos\u00e9{at}", "shop", ProjectRole.VIEWER)
+    people.set_disabled(engine, f"jose\u0301{at}", is_disabled=True)
+    issuer.claims = {"email": name, "email_verified": True}
+    assert log_in(browse(), issuer).status_code == 403
+    assert len(people.list_people(engine)) == 1

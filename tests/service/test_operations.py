@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import httpx
@@ -19,13 +21,13 @@ from fastapi.responses import StreamingResponse
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from evalspec.service import connections, guard, jobs, reports_api, serving
+from evalspec.service import connections, guard, jobs, reports_api, sample_builds, serving
 from evalspec.service.app import create_app
 from evalspec.service.database import open_database, writing
 from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_projects
 from evalspec.service.tokens import Scope, create_token
 from servers.ports import find_free_port
-from servers.service import processes_of, wait_for
+from servers.service import processes_of, wait_for, write_project
 
 
 def test_ready_is_a_server_whose_database_and_folders_answer(client, engine, settings):
@@ -57,6 +59,19 @@ def test_a_database_that_is_gone(client, settings, engine):
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
     assert answer.json()["detail"] == "the database does not answer; try again soon"
     assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_server_lives_while_another_process_locks_its_database(serve, engine):
+    server = serve()
+    sent = {"Authorization": f"Bearer {server.token('admin')}"}
+    with ThreadPoolExecutor(60) as threads:
+        with writing(engine):
+            post = partial(httpx.post, f"{server.url}/v1/runs", headers=sent, json={}, timeout=90)
+            asked = [threads.submit(post) for _ in range(60)]
+            wait_for(lambda: sum("AnyIO" in one.name for one in threading.enumerate()) >= 40)
+            assert httpx.get(f"{server.url}/healthz", timeout=10).json() == {"status": "ok"}
+        assert {one.result().status_code for one in asked} == {202}
 
 
 def test_metrics_count_requests_and_jobs(client, engine):
@@ -389,6 +404,51 @@ def test_a_worker_that_is_gone_is_replaced(server):
     wait_for(lambda: set(processes_of(started, "worker_process")) - {first})
     (ended,) = [json.loads(line) for line in started.log.read_text().splitlines() if "a worker ended" in line]
     assert (ended["exit_code"], ended["level"], ended["failures"]) == (-9, "warning", 1)
+
+
+_PAUSE = """
+import sys, time
+def pause(event, arguments):
+    if event == "open" and str(arguments[0]).endswith("samples.jsonl"):
+        time.sleep(600)
+if {"report", "evalspec.service.push_check", "evalspec.service.sample_index"} & {*sys.orig_argv}:
+    sys.addaudithook(pause)
+"""
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_killed_server_leaves_no_process_that_checks_or_indexes_or_reports(
+    server, projects, add_run, tmp_path, monkeypatch
+):
+    """Each of these processes pauses at the log of its run."""
+    (tmp_path / "sitecustomize.py").write_text(_PAUSE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    write_project(projects["shop"], samples=sample_builds.SMALL + 1)
+    run, pushed = add_run(), add_run(namespace="docs")
+    started = server()
+    push = [sys.executable, "-m", "evalspec", "runs", "push", pushed.id, "--to", started.url]
+    environment = os.environ | {"EVALSPEC_TOKEN": started.token("push")}
+    asked = f"GET /v1/runs/{run.id}/report?form=html HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
+    left = []
+    with socket.create_connection(("127.0.0.1", started.port)) as raw, started.client("read") as client:
+        raw.sendall(f"{asked}{started.token('read')}\r\n\r\n".encode())
+        assert client.get(f"/v1/runs/{run.id}/samples").status_code == 503
+        with subprocess.Popen(push, cwd=projects["docs"], env=environment, stderr=subprocess.DEVNULL) as pushing:
+            try:
+                for name in ("push_check", "sample_index", "evalspec report"):
+                    left += wait_for(partial(processes_of, started, name))
+                started.stop(signal.SIGKILL)
+                wait_for(lambda: not list_alive(left))
+            finally:
+                for pid in (pushing.pid, *list_alive(left)):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def list_alive(pids):
+    """Which of these processes run: one that ended and was not collected by its parent does not."""
+    shown = subprocess.run(["ps", "-eo", "pid=,stat="], capture_output=True, text=True).stdout
+    states = dict(line.split() for line in shown.splitlines())
+    return [pid for pid in pids if states.get(str(pid), "Z")[0] != "Z"]
 
 
 def test_workers_that_end_at_once_are_restarted_ever_more_slowly(monkeypatch, tmp_path):

@@ -29,6 +29,7 @@ from evalspec.service.serving import purge_expired
 from evalspec.service.tokens import Scope, create_token
 from servers.faulty_agent import Answer, FaultyAgent, status
 from servers.service import wait_for, write_project
+from service.pages.shops import building
 
 BUILD = {
     "GITHUB_ACTIONS": "true",
@@ -96,7 +97,7 @@ def test_ci_evaluates_and_pushes_and_everybody_sees_the_branch(evalspec_of, serv
             assert push(client, evaluate(ci)).status_code == 201
 
     with served.client("read") as client:
-        listed = client.get("/v1/runs", params={"branch": "<b>fix</b>"}).json()["runs"]
+        listed = client.get("/v1/runs", params={"branch": ":7"}).json()["runs"]
         assert [run["runId"] for run in listed] == [local.name]
         assert listed[0]["origin"]["pushedBy"] == "ana@example.com"
         assert listed[0]["origin"]["ci"] == {
@@ -125,6 +126,27 @@ def test_ci_evaluates_and_pushes_and_everybody_sees_the_branch(evalspec_of, serv
         report = client.get(f"/v1/runs/{local.name}/report?form=html")
         assert report.headers["Content-Disposition"].startswith("attachment")
         assert report.headers["Content-Security-Policy"] == "sandbox"
+
+
+def test_builds_of_a_pull_request_are_of_no_branch_of_the_project(serve, ci):
+    """A fork names its branch as it likes, so `main` of a pull request is another line than `main`."""
+    served = serve()
+    with served.client("push") as client:
+        for pull_request in ("false", "7", "7", "false", "7"):
+            with building("main", pull_request):
+                assert push(client, evaluate(ci)).status_code == 201
+    with served.client("read") as client:
+        for branch, wanted in {"main": [None] * 2, ":7": ["7"] * 3, "": []}.items():
+            asked = {"branch": branch}
+            listed = client.get("/v1/runs", params=asked).json()["runs"]
+            assert [run["origin"]["ci"].get("pullRequest") for run in listed] == wanted
+            trend = client.get("/v1/trends", params={"dataset": "qa", "metric": "exact_match", **asked}).json()
+            assert [point["pullRequest"] for point in trend["points"]] == wanted
+        page = client.get("/runs", headers={"Accept": "text/html"}).text
+        assert "branch <bdi>main</bdi></span><span>2 finished runs<" in " ".join(page.split()), "not that of most runs"
+        assert re.findall('<option value="([^"]*)"[^>]*>(main|#7)<', page) == [(":7", "#7"), ("main", "main")]
+        page = client.get("/runs?branch=:7", headers={"Accept": "text/html"}).text
+        assert "pull request <bdi>#7</bdi>" in page and len(re.findall("data-row", page)) == 3
 
 
 def test_a_push_that_is_killed_continues_and_a_run_is_pushed_once(evalspec_of, serve, ci, projects, caplog):
@@ -283,7 +305,7 @@ def test_who_may_push_and_where_to(client, engine, ci, projects):
         ("https://:pw@evals.example.com", "not the url of a server"),
         ("https://evals.example.com\n", "not the url of a server"),
         ("http://localhost\\@evals.example.com", "not the url of a server"),
-        ("", "no server to push to"),
+        ("", "there is no server. name one, like https://evals.example.com, or set EVALSPEC_TO"),
     ],
 )
 def test_a_bad_address_is_reported_before_anything_is_asked(evalspec_of, ci, agent, url, words):

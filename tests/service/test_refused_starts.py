@@ -29,6 +29,17 @@ def database(tmp_path):
     return f"sqlite:///{tmp_path / 'service.db'}"
 
 
+@pytest.mark.parametrize("name", ["https://evals.example.com", "evals.example.com/", "evals.example.com:443", ""])
+def test_a_name_of_the_server_is_no_url(database, capsys, name):
+    assert run(["serve", "--check", "--port", "1", "--database", database, "--server-name", name]) == 2
+    assert f"'{name}' is not the name of a host. write it like evals.example.com" in capsys.readouterr().err
+
+
+def test_the_public_address_has_a_scheme(database, capsys):
+    assert run(["serve", "--check", "--port", "1", "--database", database, "--public-url", "evals.example.com"]) == 2
+    assert "--public-url: 'evals.example.com' is no address. write it like https:" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["serve", "worker"])
 def test_a_lease_is_between_a_second_and_an_hour(command, database, tmp_path, capsys):
     given = ["--database", database, "--project", f"a={tmp_path}"]

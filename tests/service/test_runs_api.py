@@ -191,6 +191,7 @@ def test_reports_are_files_to_download(client, add_run, projects, monkeypatch):
     refuses(client.get(f"{path}?form=htm"), 404, "did you mean 'html'?")
     small = client.get(f"{path}?form=csv")
     monkeypatch.setattr("evalspec.service.reports_api.SMALL", 0)
+    (projects["shop"] / "json.py").write_text("raise SystemExit('a module of the project was imported')")
     large = client.get(f"{path}?form=csv")
     assert (large.status_code, large.content) == (200, small.content), large.text
     assert list((projects["shop"] / ".evalspec" / "index" / run.id).iterdir()) == []

@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 import yaml
-from sqlalchemy import update
+from sqlalchemy import event, select, update
 
 import evalspec
 from conftest import Project
@@ -18,6 +18,7 @@ from evalspec.base.errors import InvalidInput, Unmeasurable
 from evalspec.runs.store.pushed_runs import PUSHED_NAMES
 from evalspec.service.database import open_database, writing
 from evalspec.service.tables import BASELINES
+from evalspec.verdict.comparison.baseline import Baseline, render_baseline
 from servers.service import wait_for, write_project
 
 GATE = {"baseline": "server:main", "alpha": None, "newFailures": None}
@@ -89,11 +90,13 @@ def the_note(run):
     return note
 
 
-def test_a_team_promotes_on_the_server_and_every_gate_uses_that(served, ci, command):
+def test_a_team_promotes_on_the_server_and_every_gate_uses_that(served, ci, command, monkeypatch):
     first = gate(ci)
     assert (first.verdict, first.exit_code) == ("INCOMPLETE", 3)
     assert "there is no baseline 'main'" in first.reasons[0]
     assert "evalspec runs promote RUN --as server:main" in first.reasons[0]
+    early = command("runs", "promote", first.id, "--as", "server:main")
+    assert f"{served.url} has no such run. push it first: evalspec runs push {first.id}" in early.err
     done = push_and_promote(command, first)
     assert f"promoted run {first.id} to server:main, as ana@example.com" in done.err
 
@@ -106,6 +109,23 @@ def test_a_team_promotes_on_the_server_and_every_gate_uses_that(served, ci, comm
     planned = command("plan", "agent.yaml")
     assert the_note(same).split(" on ")[0] in " ".join(planned.out.split())
     assert command("rescore", same.id, "agent.yaml").code == 0
+
+    monkeypatch.delenv("EVALSPEC_TO")
+    for named in (("plan", "agent.yaml"), ("rescore", same.id, "agent.yaml")):
+        assert "--to: there is no server for baseline server:main. name one" in command(*named).err
+        assert command(*named, "--to", served.url).code == 0
+    for names in (("server:main", worse.id), (worse.id, "server:main")):
+        compared = command("compare", *names, "--to", served.url)
+        assert compared.code == 0 and the_note(same).split(" on ")[0] in " ".join(compared.out.split())
+    monkeypatch.setenv("EVALSPEC_TO", served.url)
+    assert command("plan", "agent.yaml", "--baseline", "server:main").code == 0
+    assert evalspec.plan(ci / "agent.yaml", store=ci / ".evalspec").baseline is not None
+    unknown = command("compare", "server:other", worse.id)
+    assert (unknown.code, f"{served.url}: there is no baseline 'other'" in unknown.err) == (3, True)
+    wrong = command("compare", "server:main", worse.id, "--to", f"{served.url}/runs")
+    assert f"{served.url}/runs: there is nothing at this address" in wrong.err, "the address is named"
+    refused = command("compare", "server:last-green/main", worse.id)
+    assert (refused.code, "'last-green/main' is not the name of a baseline" in refused.err) == (2, True)
 
     warned = push_and_promote(command, worse)
     assert f"run {worse.id} is promoted although its verdict is FAIL" in warned.err
@@ -129,7 +149,66 @@ def test_a_team_promotes_on_the_server_and_every_gate_uses_that(served, ci, comm
             True, True, True,
         ]  # fmt: skip
         assert (page.count(">current<"), page.count("the new corpus is harder")) == (1, 1)
+        with writing(open_database(served.database)) as connection:  # the clock was set back since the first promotion
+            connection.execute(update(BASELINES).where(BASELINES.c.number == 1).values(at=BASELINES.c.at + 86_400 * 3))
+        page = client.get("/baselines", headers={"Accept": "text/html"}).text
+        assert [">current<" in row for row in page.split("<tr")[2:]] == [False, True, False]
         assert "Nobody has promoted" in client.get("/baselines?name=other", headers={"Accept": "text/html"}).text
+
+
+def test_only_the_document_that_was_promoted_is_a_baseline(served, ci, command, projects):
+    """The code of a namespace can write its folder, and seal what it wrote."""
+    good, bad = gate(ci), gate(ci, right=2)
+    push_and_promote(command, good)
+    (path,) = (projects["shop"] / ".evalspec" / "baselines" / "main").iterdir()
+    sound, other = path.read_bytes(), render_baseline(Baseline(bad))
+    for content in (other.encode(), b"{", None):
+        path.unlink() if content is None else path.write_bytes(content)
+        with pytest.raises(Unmeasurable, match=r"the document of baseline 'main' .* restore it from a backup"):
+            gate(ci, right=2)
+        assert command("runs", "push", bad.id).code == 0
+        assert command("runs", "promote", bad.id, "--as", "server:main").code == 3, "nor does it lose its anchor"
+    path.write_bytes(sound)
+    assert gate(ci, right=2).verdict == "FAIL"
+    path.unlink()
+    assert command("runs", "promote", good.id, "--as", "server:main", "--anchor", "it was lost").code == 0
+    assert gate(ci).verdict == "PASS"
+
+
+def test_a_baseline_from_which_samples_were_erased_is_still_the_promoted_one(served, ci, command, projects):
+    push_and_promote(command, gate(ci))
+    asked = {"samples": [{"dataset": "qa", "id": "s1"}]}
+    with served.client("admin") as admin:
+        assert admin.post("/v1/erasure", json={**asked, "dry_run": True}).json()["baselines"] != {}
+        assert admin.post("/v1/erasure", json=asked).json()["failed"] == []
+        found = admin.get("/v1/baselines/main").json()
+    assert '"s1"' not in found["document"] and '"s2"' in found["document"]
+    assert [one.stem for one in (projects["shop"] / ".evalspec/baselines/main").iterdir()] == [found["sha256"]]
+
+
+def test_the_answer_to_a_promotion_is_about_that_one(served, ci, command, engine):
+    run = gate(ci)
+    assert command("runs", "push", run.id).code == 0
+    promoted = []
+
+    def promote_next(_connection, _cursor, statement, _parameters, _context, _many):
+        if statement.startswith("INSERT INTO baselines"):
+            promoted.append("one is written")
+
+    def promote_at_once(*_):
+        if promoted == ["one is written"]:
+            promoted.append("so is another")
+            with writing(engine) as connection:
+                row = connection.execute(select(BASELINES)).one()._asdict()
+                connection.execute(BASELINES.insert().values(row | {"number": 2, "user": "ben", "reason": "a bug"}))
+
+    event.listen(engine, "after_cursor_execute", promote_next)
+    event.listen(engine, "checkin", promote_at_once)
+    with served.client("review") as client:
+        answer = client.post("/v1/baselines/main", json={"run_id": run.id}).json()
+        newest = client.get("/v1/baselines/main").json()
+    assert (answer["number"], answer["promoted_by"], answer["reason"]) == (1, "ana@example.com", None)
+    assert (newest["number"], newest["promoted_by"]) == (2, "ben")
 
 
 def test_parts_and_other_namespaces_are_no_baselines(served, ci, command):
@@ -215,6 +294,14 @@ def test_an_anchor_that_lost_samples_has_to_be_promoted_again(served, ci, comman
     assert found.reasons[0].endswith("promote a run with --anchor REASON")
 
 
+def test_a_drop_in_too_few_samples_is_no_reason_to_accept_the_loss(served, ci, command):
+    push_and_promote(command, gate(ci))
+    found = gate(ci, right=0, gated={**LAST_GREEN, "alpha": 0.05}, sample_size=4)
+    of_anchor = found.reasons[-1]
+    assert found.verdict == "INCOMPLETE" and "cannot show a drop at alpha" in of_anchor
+    assert "anchor cannot be compared" not in of_anchor and "--anchor" not in of_anchor
+
+
 def test_a_server_that_is_gone_leaves_a_copy_for_some_days(served, ci, command):
     run = gate(ci)
     push_and_promote(command, run)
@@ -227,6 +314,8 @@ def test_a_server_that_is_gone_leaves_a_copy_for_some_days(served, ci, command):
     offline = gate(ci)
     assert offline.verdict == "PASS"
     assert all(said in the_note(offline) for said in ("did not answer", "so a copy is used", "0 days ago", digest[:12]))
+    compared = " ".join(command("compare", "server:main", offline.id).out.split())
+    assert "so a copy is used" in compared and digest[:12] in compared
     age(ci, 13)
     assert "fetched on " in the_note(gate(ci)) and "13 days ago" in the_note(gate(ci))
     age(ci, 15)
@@ -386,7 +475,27 @@ def test_everything_is_pulled_as_it_was_pushed(served, ci, command, tmp_path, ca
     assert pull("runs", "pull", "../x").code == 3
     assert pull("runs", "pull").code == 2
     monkeypatch.setenv("EVALSPEC_TOKEN", served.token("push"))
-    assert "this needs the scope read" in pull("runs", "pull", "--all").err
+    for scope, *arguments in (
+        ("read", "pull", "--all"),
+        ("read", "pull", runs[0].id),
+        ("review", "promote", runs[0].id, "--as", "server:main"),
+        ("push", "push", runs[0].id),
+    ):
+        monkeypatch.setenv("EVALSPEC_TOKEN", served.token("read" if scope == "push" else "push"))
+        refused = pull("runs", *arguments)
+        (line,) = refused.err.strip().splitlines()
+        assert (refused.code, f"this needs the scope {scope}" in line) == (2, True), line
+        assert "EVALSPEC_TOKEN: " in line and f"token create --user EMAIL --scope {scope} --namespace NS" in line
+
+
+def test_a_list_of_runs_without_an_end_ends(ci, command, monkeypatch):
+    monkeypatch.setenv("EVALSPEC_TOKEN", "evs_ab_secret")
+    with answering(200, b'{"runs": [{"runId": "r"}], "next_cursor": "c"}') as (url, asked):
+        done = command("runs", "pull", "--all", "--to", url)
+    assert (done.code, len(asked)) == (3, 2)
+    assert (
+        done.err == "evalspec: not everything was pulled: the server sends the same runs again and again; check --to\n"
+    )
 
 
 def test_what_arrived_before_an_interruption_is_not_sent_again(served, ci, command, tmp_path, capsys, monkeypatch):

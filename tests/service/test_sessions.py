@@ -2,13 +2,25 @@
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 
 from evalspec.cli.main import run
 from evalspec.service.audit import list_entries
+from evalspec.service.people import list_people, welcome
 from evalspec.service.sessions import create_link
-from evalspec.service.tokens import LOGIN, Scope, create_token, list_tokens, purge_tokens, revoke_token
+from evalspec.service.tokens import (
+    LOGIN,
+    SESSION,
+    Scope,
+    create_token,
+    list_tokens,
+    parse_id,
+    purge_tokens,
+    revoke_token,
+)
 
 OWN = {"Origin": "http://localhost"}
 
@@ -71,7 +83,7 @@ def test_tokens_are_purged_long_after_they_ended(engine):
     create_token(engine, "recent", [Scope.READ], None, -29 * 86_400)
     create_token(engine, "valid", [Scope.READ], None, 60)
     assert purge_tokens(engine, 30) == 1
-    assert {caller.user for caller, _ in list_tokens(engine)} == {"recent", "valid"}
+    assert {caller.user for caller, *_ in list_tokens(engine)} == {"recent", "valid"}
 
 
 def test_the_commands_of_tokens(settings, engine, client, capsys):
@@ -86,8 +98,12 @@ def test_the_commands_of_tokens(settings, engine, client, capsys):
     assert client.get("/v1/jobs/x", headers=bearer).status_code == 404
     listed = token("list", "--json")[1]
     assert created["token"].removeprefix(f"evs_{created['id']}_") not in listed + str(list_entries(engine, None))
-    assert created["id"] in {row["id"] for row in json.loads(listed)["tokens"]}
-    assert "token ben@example.com read shop expires" in token("list")[1]
+    assert {row["id"]: row["lastLogin"] for row in json.loads(listed)["tokens"]}[created["id"]] is None
+    assert re.search(r"token ben@example.com read shop expires \S+ no login\n", token("list")[1])
+    welcome(engine, "Ben@Example.com")
+    logins = {row["user"]: row["lastLogin"] for row in json.loads(token("list", "--json")[1])["tokens"]}
+    assert (logins["ana@example.com"], logins["ben@example.com"][:2]) == (None, "20")
+    assert f"last login {logins['ben@example.com']}" in token("list")[1]
     assert token("revoke", created["id"])[0] == 0
     assert client.get("/v1/jobs/x", headers=bearer).status_code == 401
     assert "there is no valid token" in token("revoke", created["id"])[2]
@@ -95,11 +111,51 @@ def test_the_commands_of_tokens(settings, engine, client, capsys):
     assert (code, out) == (2, "")
     assert re.search("no namespace is named 'shpo'.*shop", error)
     path = token(*made, "cy", "--login")[1].strip()
+    create_token(engine, "dee", [Scope.ADMIN], None, 600, SESSION, granted_by="dee")
+    assert re.search(r"session dee of the roles all namespaces expires \S+ no login\n", token("list")[1])
+    granted = {row["user"]: row["grantedBy"] for row in json.loads(token("list", "--json")[1])["tokens"]}
+    assert (granted["dee"], granted["ben@example.com"]) == ("dee", None)
     del client.headers["Authorization"]
     assert client.post(path, headers=OWN).status_code == 200
     assert {"token create", "token revoke", "login link create"} <= {one.action for one in list_entries(engine, None)}
 
 
+@pytest.mark.parametrize("given", ["create --user ana --scope read --all-namespaces", "list", "revoke 0123456789ab"])
+def test_a_folder_without_a_server_gets_no_database(tmp_path, monkeypatch, capsys, given):
+    monkeypatch.chdir(tmp_path)
+    assert run(["token", *given.split()]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, list(tmp_path.iterdir())) == ("", [])
+    assert "there is no database .evalspec/service.db in this folder. run this where `evalspec serve`" in printed.err
+
+
 def test_a_token_is_revoked_once(engine):
     id = create_token(engine, "ana", [Scope.READ], None, 60).split("_")[1]
     assert [revoke_token(engine, id) for _ in range(2)] == [True, False]
+
+
+def test_changes_of_one_person_at_the_same_time_are_all_answered(serve, engine):
+    url, names = serve().url, [f"p{n}@example.com" for n in range(6)]
+    session = create_token(engine, "ana", [Scope.ADMIN], ["shop"], 3600, SESSION)
+    sent = {"Accept": "text/html", "Origin": url, "Cookie": f"evalspec_session={session}"}
+    asked = [(f"{url}/people", {"user": name, "role": role}) for name in names for role in ("viewer", "editor")]
+    asked += [(f"{url}{create_link(engine, name, [Scope.READ], ['shop'])}", {}) for name in names for _ in range(2)]
+    asked.sort(key=lambda one: one[1].get("role", ""))  # the logins of each person are side by side
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(threads.map(lambda one: httpx.post(one[0], data=one[1], headers=sent), asked))
+    assert {answer.status_code for answer in answers} == {200, 303}
+    assert {one.user for one in list_people(engine) if one.first_seen and one.roles} == {*names}
+
+
+def test_events_end_with_the_token(serve, engine):
+    server = serve()
+    token = server.token("run")
+    with httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+        place = client.post("/v1/runs", json={}).headers["Location"]
+        with client.stream("GET", f"{place}/events") as stream:
+            lines = stream.iter_lines()
+            assert "pending" in [next(lines) for _ in range(3)][-1]
+            revoke_token(engine, parse_id(token))
+            with server.client("run") as other:
+                other.post(f"{place}/cancel")
+            assert [line for line in lines if line.startswith("data")] == [], "it sends nothing more"

@@ -18,8 +18,9 @@ from evalspec.inputs.manifest.references import References
 from evalspec.model import AgentReply, Exchange, Sample, Score, ToolCall
 from evalspec.model.fingerprints import Fingerprint
 from evalspec.model.log import LOG_RECORD, ReplyRecord, ScoresRecord, TextRecord
+from evalspec.runs.store.locks import is_being_written
 from evalspec.runs.store.log_records import read_log
-from evalspec.runs.store.run_log import STORE_VERSION, RunLog, compute_checksum, is_being_written
+from evalspec.runs.store.run_log import STORE_VERSION, RunLog, compute_checksum
 from evalspec.runs.store.run_store import RunStore
 
 TOKEN = "[redacted:env:TOKEN]"

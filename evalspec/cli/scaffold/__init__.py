@@ -204,7 +204,7 @@ def render_workflows(repository: Repository, source: str | None, manifest: str) 
         "FOLDER-OF-AGENT": json.dumps(folder),
         "COMMAND-TO-FOLDER": json.dumps(f"cd {shlex.quote(folder)}"),
         "FILES-OF-CACHE": json.dumps(f".github/workflows/{gate}.yml\n{prefix}agent.yaml"),
-        "CACHE-OF-JUDGE": json.dumps(f"{prefix}.evalspec/cache"),
+        "KEPT-FOLDERS": json.dumps(f"{prefix}.evalspec/cache\n{prefix}.evalspec/baselines"),
         "SOURCE-OF-EVALSPEC": json.dumps(source or WHEEL),
         "  stage: STAGE-OF-JOB\n": _render_stage(read_stages(repository.root)),
         "          VARIABLES-OF-MANIFEST\n": "".join(

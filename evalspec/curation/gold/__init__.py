@@ -7,8 +7,9 @@
 The commands call these functions. Names are imported on first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from evalspec.base.lazy_names import attach
 
 if TYPE_CHECKING:
     from evalspec.curation.gold.authoring import create_set as create_set
@@ -80,16 +81,5 @@ _NAMES = {
 }
 """By module: the names that it defines. Some modules are above this package. No name is also that of a module here,
 which would hide it."""
-_PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = sorted(_PLACES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module 'evalspec.curation.gold' has no attribute '{name}'")
-    return getattr(import_module(_PLACES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__all__, __getattr__, __dir__ = attach(__name__, _NAMES)

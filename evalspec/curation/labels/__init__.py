@@ -7,8 +7,9 @@
 The commands `evalspec label` and `evalspec labels` call these functions. Names are imported on first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from evalspec.base.lazy_names import attach
 
 if TYPE_CHECKING:
     from evalspec.curation.labels.calibrating import apply as apply
@@ -31,37 +32,19 @@ if TYPE_CHECKING:
     from evalspec.verdict.correction.calibration_file import write_anchors as write_anchors
     from evalspec.verdict.correction.calibration_file import write_calibration as write_calibration
 
-_PLACES = {
-    "CaseFilter": "evalspec.curation.labels.judged_run",
-    "DrawnSession": "evalspec.curation.labels.drawn_session",
-    "LabelDesign": "evalspec.curation.labels.drawing",
-    "LabelledRun": "evalspec.curation.labels.cases",
-    "LabelSession": "evalspec.curation.labels.session",
-    "apply": "evalspec.curation.labels.calibrating",
-    "calibrate": "evalspec.curation.labels.calibrating",
-    "choose_anchors": "evalspec.curation.labels.calibrating",
-    "export_labels": "evalspec.curation.labels.exchanging",
-    "import_labels": "evalspec.curation.labels.exchanging",
-    "label": "evalspec.curation.labels.drawn_session",
-    "list_drawn": "evalspec.curation.labels.drawn_session",
-    "list_labels": "evalspec.curation.labels.listing",
-    "measure_labels": "evalspec.curation.labels.measuring",
-    "read_calibration": "evalspec.verdict.correction.calibration_file",
-    "stability": "evalspec.curation.labels.calibrating",
-    "use_labels": "evalspec.curation.labels.labelling",
-    "write_anchors": "evalspec.verdict.correction.calibration_file",
-    "write_calibration": "evalspec.verdict.correction.calibration_file",
+_NAMES = {
+    "evalspec.curation.labels.calibrating": "apply calibrate choose_anchors stability",
+    "evalspec.curation.labels.cases": "LabelledRun",
+    "evalspec.curation.labels.drawing": "LabelDesign",
+    "evalspec.curation.labels.drawn_session": "DrawnSession label list_drawn",
+    "evalspec.curation.labels.exchanging": "export_labels import_labels",
+    "evalspec.curation.labels.judged_run": "CaseFilter",
+    "evalspec.curation.labels.labelling": "use_labels",
+    "evalspec.curation.labels.listing": "list_labels",
+    "evalspec.curation.labels.measuring": "measure_labels",
+    "evalspec.curation.labels.session": "LabelSession",
+    "evalspec.verdict.correction.calibration_file": "read_calibration write_anchors write_calibration",
 }
-"""By name: the module that defines it. No name is also that of a module here, which would hide it."""
+"""By module: the names that it defines. No name is also that of a module here, which would hide it."""
 
-__all__ = sorted(_PLACES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module 'evalspec.curation.labels' has no attribute '{name}'")
-    return getattr(import_module(_PLACES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__all__, __getattr__, __dir__ = attach(__name__, _NAMES)

@@ -1,6 +1,5 @@
 """Export labels as JSON Lines or CSV, and import them: all labels of a file or none."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,7 +25,7 @@ from evalspec.model.labels import Label, LabelVerdict, Target
 from evalspec.runs.store.run_store import STORE, RunStore
 
 JSONL, CSV = LABEL_SUFFIXES
-_LABELS = re.compile(rb'"labeller": ?"|\A[a-zA-Z,]*\blabeller\b')
+_LABELS = rb'"labeller": ?"|\A[a-zA-Z,]*\blabeller\b'
 _READERS: Mapping[str, Callable[[Path, str, list[Problem]], Iterator[tuple[int, Any]]]] = {
     JSONL: read_json_lines,
     CSV: read_label_table,

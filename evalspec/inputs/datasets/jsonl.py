@@ -4,37 +4,36 @@ Common lines are decoded with msgspec. Other lines (groups, nulls, lone surrogat
 the strict reader, which reports all errors.
 """
 
-import difflib
 import json
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import UNSET, to_builtins
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from evalspec.base.errors import Problem
 from evalspec.base.foreign_text import inert, normalize
+from evalspec.base.registry import find_close
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source, Written
 from evalspec.inputs.datasets.jsonl_lines import (
-    JsonlCall,
-    JsonlMessage,
-    JsonlSample,
     PlainSample,
     PlainTurn,
-    find_shape,
     list_fields,
     parse_plain_sample,
-    read_expected_state,
+    read_expected,
     render_reply,
 )
-from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
+from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id
 from evalspec.inputs.datasets.losses import list_default_losses, list_document_losses
 from evalspec.inputs.datasets.record_files import read_native_lines
 from evalspec.inputs.datasets.record_names import NAME_COLUMNS
-from evalspec.model import AgentReply, ExpectedCall, Message, Sample, Turn
+from evalspec.model import AgentReply, Message, Sample
 from evalspec.model.samples import render_input
+
+if TYPE_CHECKING:
+    from evalspec.inputs.datasets.jsonl_strict import JsonlMessage, JsonlSample
 
 _SHOWN = 8
 _ALIKE = 0.8
@@ -60,31 +59,10 @@ def find_nearest(columns: Collection[str]) -> DatasetFormat | None:
 def _compute_likeness(columns: Collection[str], names: Collection[str]) -> float:
     """Return how many columns have a name of the format. Similar ones count half."""
     shared = sum(column in names for column in columns)
-    similar = sum(
-        bool(difflib.get_close_matches(column.casefold(), names, n=1, cutoff=_ALIKE))
-        for column in columns
-        if column not in names
-    )
+    similar = sum(find_close(column, names, _ALIKE) is not None for column in columns if column not in names)
     return shared + similar / 2
 
 
-_RETRIEVED = "write what the agent had under context"
-_REPLY = "for files that also have replies, set format: records"
-_HINTS = {
-    "retrieved_contexts": _RETRIEVED,
-    "retrieval_context": _RETRIEVED,
-    "contexts": _RETRIEVED,
-    "documents": _RETRIEVED,
-    "response": _REPLY,
-    "actual_output": _REPLY,
-    "output": _REPLY,
-    "answer": "write the right answer under expected; a reply belongs to --responses",
-    "question": "write input",
-    "query": "write input",
-    "ground_truth": "write expected",
-    "reference": "write expected",
-}
-"""Fixes for keys of other systems. A similar name may mean the opposite: what was retrieved is not the truth."""
 _OWN_KEYS = frozenset({"input", "expected", "expected_output", "turns", "user"})
 
 
@@ -98,11 +76,11 @@ def read_jsonl(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
             notes.problems.append(explain_unknown_form(value.keys(), source.shown_as, line.number))
             return
         is_first = False
-        record = value if isinstance(value, PlainSample) else _parse_line(value, line, notes)
+        record = value if isinstance(value, PlainSample) else _parse_strictly(value, line, notes)
         if record is None:
             continue
         sample, nameless = _to_sample(record, line.number), ""
-        if isinstance(record, JsonlSample):
+        if not isinstance(record, PlainSample):
             sample = _add_acts(sample, record)
         if not record.id:
             sample, nameless = _name_sample(sample, record), "this sample (same input, expected and context)"
@@ -110,32 +88,24 @@ def read_jsonl(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
             yield sample
 
 
-def _parse_line(value: Any, line: LineOfFile, notes: ReadingNotes) -> JsonlSample | None:
-    if not isinstance(value, dict):
-        notes.problems.append(
-            problem_at(line, (), "the sample is not a JSON object", 'write an object like {"input": …}')
-        )
-        return None
-    if "expected_output" in value and "expected" not in value:
-        value["expected"] = value.pop("expected_output")
-        place = ("expected_output",)
-        notes.warnings.append(problem_at(line, place, "expected_output is read as expected", "rename it"))
-    found: list[Problem] = []
-    record = parse_record(JsonlSample, value, line, (), found)
-    notes.problems += [replace(one, fix=_HINTS[one.field]) if _is_foreign(one) else one for one in found]
-    return record
+def _parse_strictly(value: Any, line: LineOfFile, notes: ReadingNotes) -> "JsonlSample | None":
+    from evalspec.inputs.datasets.jsonl_strict import parse_line
+
+    return parse_line(value, line, notes)
 
 
-def _is_foreign(problem: Problem) -> bool:
-    return problem.field in _HINTS and problem.message.startswith("unknown key")
+def _add_acts(sample: Sample, record: "JsonlSample") -> Sample:
+    from evalspec.inputs.datasets.jsonl_strict import add_acts
+
+    return add_acts(sample, record)
 
 
-def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
+def _to_sample(record: "JsonlSample | PlainSample", line: int) -> Sample:
     qrels, groups = _judgements(record.relevant)
     return Sample(
         id=normalize("NFC", record.id) if record.id else "",
         user_input=_user_input(record.input),
-        references=_read_expected(record.expected),
+        references=read_expected(record.expected),
         retrieved_contexts=_tuple(record.context),
         reference_contexts=_tuple(record.reference_contexts),
         qrels=qrels,
@@ -149,26 +119,7 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
     )
 
 
-def _add_acts(sample: Sample, record: JsonlSample) -> Sample:
-    """Return a sample with what common lines lack."""
-    turns, asked = _read_turns(record), sample.user_input
-    if turns and not isinstance(asked, str):
-        asked = (*asked, Message("user", turns[0].user))
-    user = None if record.user is None else record.user.to_user()
-    if user is not None:
-        asked = user.goal if isinstance(asked, str) else (*asked, Message("user", user.goal))
-    return replace(
-        sample,
-        user_input=asked,
-        expected_tools=_read_calls(record.expected_tools),
-        turns=turns,
-        expected_state=None if record.expected_state is None else read_expected_state(record.expected_state),
-        user=user,
-        checks=tuple(one.to_check() for one in record.checks or ()),
-    )
-
-
-def _name_sample(sample: Sample, record: JsonlSample | PlainSample) -> Sample:
+def _name_sample(sample: Sample, record: "JsonlSample | PlainSample") -> Sample:
     """Return a sample with an id of its content."""
     asked = render_input(sample.user_input)
     content: dict[str, Any] = {"input": asked, "expected": record.expected, "context": record.context}
@@ -181,29 +132,7 @@ def _name_sample(sample: Sample, record: JsonlSample | PlainSample) -> Sample:
     return replace(sample, id=content_id(content))
 
 
-def _read_turns(record: JsonlSample) -> tuple[Turn, ...]:
-    return tuple(
-        Turn(
-            one.user,
-            _read_expected(one.expected or ()),
-            _read_calls(one.expected_tools),
-            tuple(check.to_check() for check in one.checks),
-        )
-        for one in record.turns or ()
-    )
-
-
-def _read_expected(given: str | Sequence[str]) -> tuple[str, ...]:
-    return tuple(filter(str.strip, (given,) if isinstance(given, str) else given))
-
-
-def _read_calls(calls: Sequence[JsonlCall] | None) -> tuple[ExpectedCall, ...] | None:
-    if calls is None:
-        return None
-    return tuple(ExpectedCall(one.name, UNSET if one.arguments is None else one.arguments) for one in calls)
-
-
-def _user_input(given: str | Sequence[JsonlMessage | PlainTurn]) -> str | tuple[Message, ...]:
+def _user_input(given: "str | Sequence[JsonlMessage | PlainTurn]") -> str | tuple[Message, ...]:
     return given if isinstance(given, str) else tuple(Message(turn.role, turn.content) for turn in given)
 
 
@@ -213,7 +142,7 @@ def _judgements(
     """Return the grades by document, and the AND/OR groups if the file has them."""
     if relevant is None or isinstance(relevant, dict):
         return relevant, None
-    if find_shape(relevant) == "groups":
+    if relevant and isinstance(relevant[0], list):
         groups = tuple(tuple(dict.fromkeys(group)) for group in relevant)
         return dict.fromkeys(chain(*groups), 1), groups
     return dict.fromkeys(cast("list[str]", relevant), 1), None

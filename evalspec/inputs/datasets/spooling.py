@@ -1,6 +1,5 @@
 """Keep samples on disk during a run. A million samples would take gigabytes of memory."""
 
-import pickle
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -43,6 +42,8 @@ class SpooledSamples(Sequence[Sample]):
             self._count += len(part)
 
     def _keep(self, part: list[Sample]) -> None:
+        import pickle
+
         with _telling_failures():
             pickle.dump([*map(_read_fields, part)], self._file, pickle.HIGHEST_PROTOCOL)
             self._file.flush()
@@ -68,6 +69,8 @@ class SpooledSamples(Sequence[Sample]):
         return self._latest[1][position % _PART]
 
     def _load(self, number: int) -> list[Sample]:
+        import pickle
+
         self._file.seek(self._places[number])
         return [*starmap(Sample, pickle.load(self._file))]  # noqa: S301 - written by this process
 

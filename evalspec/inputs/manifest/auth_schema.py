@@ -106,12 +106,8 @@ class PollConfig(ManifestModel):
     status: _Query | None = Field(
         None, description="JSONPath query for the state of the job. Default: a status other than 202 ends it."
     )
-    done: list[Any] = Field(
-        default_factory=list, description="States of a job that has a result; required with `status`."
-    )
-    failed: list[Any] = Field(
-        default_factory=list, description="States of a job that has failed, which fails the sample."
-    )
+    done: list[Any] = Field([], description="States of a job that has a result; required with `status`.")
+    failed: list[Any] = Field([], description="States of a job that has failed, which fails the sample.")
     interval_seconds: Seconds = Field(1.0, description="Seconds between two requests. A longer Retry-After wins.")
 
     @model_validator(mode="after")

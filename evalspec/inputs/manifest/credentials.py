@@ -17,10 +17,9 @@ _KEY = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z))",
     re.ASCII | re.DOTALL,
 )
-_STARTS = ("sk-", "gh", "glpat-", "hf_", "KIA", "SIA", "AIza", "xox", "eyJ", "-----BEGIN ")
-"""What each such key contains. Most texts contain none, which is quick to see."""
-
-_ENCODED_STARTS = tuple(start.encode() for start in _STARTS)
+_STARTS = ("sk-", "github_pat_", "glpat-", "hf_", "KIA", "SIA", "AIza", "xox", "eyJ", "-----BEGIN ")
+_OF_GITHUB = re.compile("gh[opsur]_")
+"""What each such key contains. Most texts contain none, which is quick to see; but many contain `gh`."""
 _SECRET_VARIABLE = re.compile(r".*(?:_KEY|TOKEN|SECRET|PASSWORD)", re.IGNORECASE)
 SECRET_SETTING = re.compile(r".*(?:authorization|api[-_]?key|cookie|token|secret|password)", re.IGNORECASE)
 _NO_SECRET = re.compile(
@@ -37,14 +36,16 @@ _SHORTEST = 8
 
 def mask_keys(text: str) -> str:
     """Return the text with every well-known kind of key masked, for readers, as in `[masked:sk-a…]`."""
-    if not any(start in text for start in _STARTS):
-        return text
-    return _KEY.sub(lambda found: f"[masked:{found[0][:4]}…]", text)
+    return _KEY.sub(lambda found: f"[masked:{found[0][:4]}…]", text) if _may_have_keys(text) else text
 
 
 def may_have_keys(line: bytes) -> bool:
     """Return whether a text in a line of JSON may change in `mask_keys`."""
-    return any(start in line for start in _ENCODED_STARTS)
+    return _may_have_keys(line.decode("latin-1"))  # finding a text in a text takes a fifth of the time
+
+
+def _may_have_keys(text: str) -> bool:
+    return any(map(text.__contains__, _STARTS)) or ("gh" in text and _OF_GITHUB.search(text) is not None)
 
 
 def find_secrets(name: str, value: str) -> Sequence[str]:

@@ -1,7 +1,6 @@
 """The encodings in which a secret value may appear in a text."""
 
 import base64
-import html
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -57,6 +56,12 @@ def _in_json(plain: int, in_ascii: int, value: str) -> str:
     return value
 
 
+def _escape(value: str, *, quote: bool = True) -> str:
+    import html  # with a table of two thousand names
+
+    return html.escape(value, quote=quote)
+
+
 _MORE_ENCODINGS: Mapping[str, Callable[[str], str]] = {
     "capitals": str.upper,
     "small": str.lower,
@@ -69,11 +74,11 @@ _MORE_ENCODINGS: Mapping[str, Callable[[str], str]] = {
     "unicode": _per_character(r"\u{:04x}"),
     "decimal": _per_character("&#{};"),
     "hexadecimal": _per_character("&#x{:x};"),
-    "markup": lambda value: html.escape(value, quote=False),
-    "html": html.escape,
-    "html39": lambda value: html.escape(value).replace("&#x27;", "&#39;"),
-    "html34": lambda value: html.escape(value).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
-    "apos": lambda value: html.escape(value).replace("&#x27;", "&apos;"),
+    "markup": lambda value: _escape(value, quote=False),
+    "html": _escape,
+    "html39": lambda value: _escape(value).replace("&#x27;", "&#39;"),
+    "html34": lambda value: _escape(value).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
+    "apos": lambda value: _escape(value).replace("&#x27;", "&apos;"),
     "slash": lambda value: _in_json(0, 1, value).replace("/", "\\/"),
     **{f"json{plain}ascii{depth - plain}": partial(_in_json, plain, depth - plain)
        for depth in (2, 3) for plain in range(depth + 1)},

@@ -76,9 +76,7 @@ class EnvironmentConfig(Extensible):
     nothing_else: StrictBool = Field(
         False, description="Whether every path that a sample does not name has to be as before the attempt."
     )
-    ignore: list[Name] = Field(
-        default_factory=list, description="JSONPath queries of what may change anyway, such as $.updatedAt."
-    )
+    ignore: list[Name] = Field([], description="JSONPath queries of what may change anyway, such as $.updatedAt.")
 
     @field_validator("ignore")
     @classmethod

@@ -185,7 +185,7 @@ class JudgeConfig(ModelConfig):
     """The model that grades replies, at an OpenAI-compatible chat endpoint. Optional if OPENAI_API_KEY is set."""
 
     panel: list[PanelMember] = Field(
-        default_factory=list, description="Further judges that score each reply. Default: the judge is alone."
+        [], description="Further judges that score each reply. Default: the judge is alone."
     )
     combine: Literal["mean", "median", "majority"] = Field(
         "mean", description="How the scores of a panel become one. Without a value of more than half, majority fails."

@@ -12,11 +12,11 @@ _NAME = re.compile(r"^(?P<base>[^@\s()]+?)(?:@(?P<cutoff>\d+))?$")
 _TRAILING = re.compile(
     r"^(?P<base>precision|recall|f1|f2|ndcg|map|mrr|hit_rate|success|hit|judged)(?:_at)?_(?P<cutoff>\d+)$"
 )
-_PARAMETER = re.compile(
-    r'\s*(?P<name>[A-Za-z_]\w*)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\[(?:"(?:[^"\\]|\\.)*"|[^\[\]"])*\]|[^\s,()="\[\]]+)\s*(?:,(?=.)|$)'
+_PARAMETER = (
+    r'\s*(?P<name>[A-Za-z_]\w*)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\[(?:"(?:[^"\\]|\\.)*"|[^\[\]"])*\]|'
+    r'[^\s,()="\[\]]+)\s*(?:,(?=.)|$)'
 )
-
-_PASSES = re.compile(r"pass(?P<sign>[@^])(?P<k>[1-9]\d*)(?: of (?P<of>\S.*))?")
+_PASSES = r"pass(?P<sign>[@^])(?P<k>[1-9]\d*)(?: of (?P<of>\S.*))?"
 
 
 class PassSpec(Struct, frozen=True):
@@ -37,7 +37,7 @@ class PassSpec(Struct, frozen=True):
 
 def parse_passes(name: str) -> PassSpec | None:
     """Return the parsed name of a metric over the attempts at a sample; None if each reply has a score of it."""
-    match = _PASSES.fullmatch(name)
+    match = re.fullmatch(_PASSES, name)
     return PassSpec(int(match["k"]), match["sign"] == "^", match["of"]) if match else None
 
 
@@ -98,7 +98,7 @@ def _parse_parameters(inside: str, text: str) -> Iterator[tuple[str, str]]:
     """
     place, seen = 0, set()
     while place < len(inside):
-        match = _PARAMETER.match(inside, place)
+        match = re.compile(_PARAMETER).match(inside, place)
         if match is None or match["name"] in seen:
             raise ValueError(f"'{text}' has no list of name=value within its brackets; write name(a=1, b=text)")
         seen.add(match["name"])

@@ -11,8 +11,8 @@ import importlib
 import symtable
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import decode_source
 from inspect import Parameter, Signature
 from pathlib import Path
 from threading import Lock, get_ident
@@ -64,13 +64,26 @@ def list_module_files(folder: Path, module: str) -> set[Path]:
     return files
 
 
+def parse_file(file: Path) -> ast.Module:
+    """Return the code of a module.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError, SyntaxError: Python cannot compile it.
+    """
+    try:
+        return ast.parse(file.read_bytes())
+    except (RecursionError, MemoryError) as error:
+        raise ValueError("its code is nested too deeply for Python") from error
+
+
 def _find_imports(file: Path, package: str) -> set[str]:
     """Return the dotted names that a module imports anywhere in its code.
 
     This includes every name after `from … import`, because it may be a module.
     """
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = parse_file(file)
     except (OSError, ValueError, SyntaxError):  # the import reports why
         return set()
     names: set[str] = set()
@@ -98,9 +111,8 @@ def _find_module(folder: Path, module: str) -> ModuleSpec | None:
 
 def _source_problems(file: Path, name: str) -> list[str]:
     try:
-        source = file.read_bytes()
-        tree = ast.parse(source)
-        names = symtable.symtable(ast.unparse(tree), file.name, "exec").get_symbols()
+        tree = parse_file(file)
+        names = symtable.symtable(decode_source(file.read_bytes()), file.name, "exec").get_symbols()
     except SyntaxError as error:
         return [f"{file.name}:{error.lineno or 1}: {error.msg}; fix the syntax"]
     except (OSError, ValueError) as error:
@@ -135,7 +147,7 @@ class _Folder(Struct, frozen=True):
     loaded_before: frozenset[str]
 
 
-class _FolderFirst(MetaPathFinder):
+class _FolderFirst:
     """Meta path finder for the modules of a folder, for imports of one thread.
 
     Of the folders without __init__.py, only `top` is a package. The others are found at the end of sys.path, after
@@ -281,7 +293,7 @@ def read_signature(folder: Path, target: str) -> Signature | None:
     """
     module, _, name = target.partition(":")
     try:
-        tree = ast.parse((find_source(folder, module) or Path()).read_bytes())
+        tree = parse_file(find_source(folder, module) or Path())
     except (OSError, ValueError, SyntaxError):  # the check of the module reports why
         return None
     statements = list(_list_statements(tree.body))

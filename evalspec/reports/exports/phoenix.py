@@ -42,7 +42,7 @@ async def send_annotations(run: Run, exchanges: StoredExchanges, to: ExportConfi
                 if error.response.status_code == HTTPStatus.NOT_FOUND and any(one["span_id"] in said for one in batch):
                     return said
                 raise explain_status(error.response, said, connection.service) from None
-            except httpx.HTTPError as error:
+            except (httpx.HTTPError, OSError) as error:
                 raise explain_failure(error, to.url, to.timeout_seconds, connection.service) from None
             return ""
 

@@ -32,9 +32,10 @@ from evalspec.runs.cluster.messages import (
     Wanted,
 )
 from evalspec.runs.planning.build import Plan
-from evalspec.scoring.judge.budget import Budget, BudgetSpent, SpendingLimits
+from evalspec.scoring.judge.budget import Budget, BudgetSpent
 from evalspec.scoring.judge.cache import JudgeCache
 from evalspec.scoring.judge.cache_file import CacheEntry, CacheFile
+from evalspec.scoring.judge.limits import SpendingLimits
 from evalspec.scoring.judge.services import JudgeServices
 from evalspec.targets.http.pace import Pace, Spending
 from evalspec.targets.http.pacing import AdaptiveLimit, Breaker

@@ -51,8 +51,8 @@ from evalspec.runs.runner.results import AttemptIndex
 from evalspec.runs.runner.scoring import preload
 from evalspec.runs.runner.turn_log import StoredTurns, TurnLogs
 from evalspec.runs.runner.worker import LocalWorker, Scorable, work_here
+from evalspec.runs.store.locks import LOCK_NAME
 from evalspec.runs.store.log_index import AttemptKey
-from evalspec.runs.store.run_log import LOCK_NAME
 from evalspec.scoring.judge.usage import JudgeListener
 
 _FOLDER = "evalspec-node-"

@@ -50,7 +50,6 @@ from evalspec.runs.planning.services import (
     USER_PLACE,
     check_auth,
     check_batch,
-    choose_limits,
     choose_traces,
     locate_keys,
     name_limit,
@@ -63,13 +62,13 @@ from evalspec.runs.planning.services import (
     resolve_user,
 )
 from evalspec.runs.planning.sharding import check_place, find_place
-from evalspec.runs.planning.shares import Config, share_pace
-from evalspec.scoring.judge.budget import SpendingLimits
+from evalspec.runs.planning.shares import Config, choose_limits, share_pace
+from evalspec.scoring.judge.limits import SpendingLimits
 from evalspec.scoring.judge.services import JudgeServices
 from evalspec.targets.agents.base import AgentTarget
 from evalspec.targets.agents.call_thread import find_owner
+from evalspec.targets.agents.entry import describe_misfit, is_agent
 from evalspec.targets.agents.replay import Replies
-from evalspec.targets.agents.user_agent import describe_misfit, is_agent
 
 if TYPE_CHECKING:
     from evalspec.targets.retrievers.base import Retriever

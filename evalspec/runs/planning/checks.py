@@ -17,7 +17,7 @@ from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.inputs.user_code.calls import check_target
 from evalspec.model import Need, Sample, StatedLimit
 from evalspec.model.corrections import LABEL_SUFFIXES
-from evalspec.runs.planning.copies import CopyFinder, set_unit
+from evalspec.runs.planning.copies import CopyFinder, set_units
 from evalspec.runs.planning.datasets import check_compat, check_loaders, find_files, find_metrics, load
 from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever, keep_samples, needs_of, start_draft
 from evalspec.runs.planning.expectations import find_undeclared, find_unread
@@ -233,7 +233,7 @@ def _mark_copies(draft: Draft, dataset: PlannedDataset) -> Sequence[Sample]:
     count, found = dataset.available, len(set(units.values())) - len(units)
     said = f"{counted(count, 'sample')} of '{dataset.name}' are {count + found:,} independent ones"
     draft.warn(dataset.place, f"{said}: copies of a question count as one", "remove the copies, or add other questions")
-    return spool(set_unit(sample, units) for sample in dataset.samples)
+    return spool(set_units(dataset.samples, units))
 
 
 def _check_names(draft: Draft) -> None:

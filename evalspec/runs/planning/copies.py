@@ -3,8 +3,9 @@
 import json
 import re
 import unicodedata
+from array import array
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -13,6 +14,7 @@ from msgspec.json import Encoder
 from msgspec.structs import force_setattr
 
 from evalspec.base.foreign_text import normalize
+from evalspec.base.jsonl import BACKSLASH
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.schema import EvaluationConfig
 from evalspec.model import Sample
@@ -20,14 +22,14 @@ from evalspec.model import Sample
 _METADATA = re.compile(r"\{\{\s*metadata\.([^}\s]+)\s*\}\}")
 _COMPARED = (
     "user_input",
-    "turns",
-    "user",
     "references",
     "retrieved_contexts",
     "reference_contexts",
     "qrels",
     "groups",
     "answerable",
+    "turns",
+    "user",
     "expected_tools",
     "forbidden_tools",
     "max_steps",
@@ -36,42 +38,46 @@ _COMPARED = (
 )
 _read = attrgetter(*_COMPARED)
 _encode = Encoder(enc_hook=str, order="sorted").encode
-_UNEVEN = re.compile(rb"""  |" | "|\\[^"\\/]""")
-"""White space of encoded texts that normalisation would change: runs, ends, and what JSON escapes."""
+_ESCAPED = re.compile(rb"""\\[^"\\/]""")
+"""What JSON escapes, except quotes and slashes: control characters, which may be white space."""
 
 
 class CopyFinder(Struct):
-    """Finds copies among samples that are added one by one. It keeps hashes and ids only.
+    """Finds copies among samples that are added one by one. It keeps a number for each.
 
-    `cluster`: the metadata key of declared clusters. `keys`: metadata that is sent or scored; None for all. `first`:
-    the first sample with a content, by Python's hash of it, as SeenIds has them. `copies`: all samples of a content
-    that has several.
+    `cluster`: the metadata key of declared clusters. `keys`: metadata that is sent or scored; None for all. `contents`:
+    Python's hash of the content of each sample, as SeenIds has it. `declared`: the places of the samples of a cluster.
     """
 
     cluster: str | None = None
     keys: Collection[str] | None = ()
-    first: dict[int, str] = field(default_factory=dict)
-    copies: dict[int, list[str]] = field(default_factory=dict)
-    declared: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    contents: "array[int]" = field(default_factory=lambda: array("q"))
+    declared: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, sample: Sample) -> None:
         """Add a sample."""
-        content = hash(_normal_form(sample, self.keys))
-        first = self.first.setdefault(content, sample.id)
-        if first is not sample.id:
-            self.copies.setdefault(content, [first]).append(sample.id)
         if self.cluster is not None and self.cluster in sample.metadata:
-            self.declared[str(sample.metadata[self.cluster])].append(sample.id)
+            self.declared[str(sample.metadata[self.cluster])].append(len(self.contents))
+        self.contents.append(hash(_normal_form(sample, self.keys)))
 
-    def find_units(self) -> dict[str, str]:
-        """Return the unit of each sample that has copies, or that a cluster connects with copies, by id.
+    def find_units(self) -> dict[int, int]:
+        """Return the unit of each sample that has copies, or that a cluster connects with copies.
 
-        Copies are equal after normalisation of Unicode (NFKC, no invisible characters) and white space.
+        Samples and units are places in the order in which samples were added, from 0; a unit is one of its samples.
+        Copies are equal after normalisation of Unicode (NFKC, no invisible characters), and without white space.
         """
-        copies = list(self.copies.values())
+        copies = self._group_copies()
         parent = _connect([*copies, *(self.declared.values() if copies else ())])
-        roots = {_find_root(parent, ids[0]) for ids in copies}
-        return {name: root for name in parent if (root := _find_root(parent, name)) in roots}
+        roots = {_find_root(parent, places[0]) for places in copies}
+        return {place: root for place in parent if (root := _find_root(parent, place)) in roots}
+
+    def _group_copies(self) -> list[list[int]]:
+        if len(set(self.contents)) == len(self.contents):
+            return []
+        found: defaultdict[int, list[int]] = defaultdict(list)
+        for place, content in enumerate(self.contents):
+            found[content].append(place)
+        return [places for places in found.values() if len(places) > 1]
 
 
 def open_copy_finder(evaluation: EvaluationConfig, config: DatasetConfig, template: Any) -> CopyFinder:
@@ -85,9 +91,9 @@ def open_copy_finder(evaluation: EvaluationConfig, config: DatasetConfig, templa
     return CopyFinder(config.cluster, None if reads_all else frozenset(sent))
 
 
-def _connect(groups: Iterable[Sequence[str]]) -> dict[str, str]:
+def _connect(groups: Iterable[Sequence[int]]) -> dict[int, int]:
     """Return a forest in which the members of a group have the same root (union-find with path halving)."""
-    parent: dict[str, str] = {}
+    parent: dict[int, int] = {}
     for first, *others in groups:
         root = _find_root(parent, parent.setdefault(first, first))
         for other in others:
@@ -95,17 +101,20 @@ def _connect(groups: Iterable[Sequence[str]]) -> dict[str, str]:
     return parent
 
 
-def _find_root(parent: dict[str, str], name: str) -> str:
-    while parent[name] != name:
-        parent[name] = parent[parent[name]]
-        name = parent[name]
-    return name
+def _find_root(parent: dict[int, int], place: int) -> int:
+    while parent[place] != place:
+        parent[place] = parent[parent[place]]
+        place = parent[place]
+    return place
 
 
-def set_unit(sample: Sample, units: Mapping[str, str]) -> Sample:
-    """Set the unit of a sample, in place, and return the sample."""
-    force_setattr(sample, "unit", units.get(sample.id))
-    return sample
+def set_units(samples: Sequence[Sample], units: dict[int, int]) -> Iterator[Sample]:
+    """Yield the samples, and set the units of those that have one, in place. `units`: as CopyFinder returns them."""
+    roots = {*units.values()}
+    names = {place: sample.id for place, sample in enumerate(samples) if place in roots}
+    for place, sample in enumerate(samples):
+        force_setattr(sample, "unit", names[units[place]] if place in units else None)
+        yield sample
 
 
 def _normal_form(sample: Sample, keys: Collection[str] | None) -> bytes | str:
@@ -116,8 +125,8 @@ def _normal_form(sample: Sample, keys: Collection[str] | None) -> bytes | str:
     content = (*_read(sample), metadata)
     try:
         encoded = _encode(content)
-        if encoded.isascii() and not _UNEVEN.search(encoded):
-            return encoded
+        if encoded.isascii() and not (BACKSLASH in encoded and _ESCAPED.search(encoded)):
+            return encoded.replace(b" ", b"")
         return _encode(_normalise(to_builtins(content, enc_hook=str)))
     except (MsgspecError, UnicodeEncodeError, OverflowError, RecursionError):
         return json.dumps(_normalise(to_builtins(content, enc_hook=str)), sort_keys=True, default=str)
@@ -126,7 +135,7 @@ def _normal_form(sample: Sample, keys: Collection[str] | None) -> bytes | str:
 def _normalise(value: Any) -> Any:
     if isinstance(value, str):
         visible = value if value.isascii() else "".join(one for one in value if unicodedata.category(one) != "Cf")
-        return " ".join(normalize("NFKC", visible).split())
+        return "".join(normalize("NFKC", visible).split())
     if isinstance(value, dict):
         return {_normalise(key): _normalise(item) for key, item in value.items()}
     return [_normalise(item) if item else item for item in value] if isinstance(value, list | tuple) else value

@@ -1,7 +1,6 @@
 """Warnings about expectations of samples that nothing can compare: no metric reads them, or no tool has the name."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
 
 from msgspec import Struct, field
 
@@ -19,7 +18,6 @@ _READERS: Mapping[str, tuple[Callable[[MetricDefinition], bool], str]] = {
     "max_steps": (lambda metric: metric.name == "steps_within_limit", "steps_within_limit"),
 }
 """Which metrics read an expectation, and one of them, by the key of the sample."""
-_read_others = attrgetter(*(key for key in _READERS if key != "expected_tools"), "turns", "checks")
 
 
 class Expectations(Struct):
@@ -36,8 +34,6 @@ class Expectations(Struct):
 
     def add(self, sample: Sample) -> None:
         """Note what a sample and its turns expect."""
-        if sample.expected_tools is None and not any(_read_others(sample)):
-            return
         has_calls = sample.expected_tools is not None or any(turn.expected_tools is not None for turn in sample.turns)
         values = (has_calls, sample.expected_state, sample.forbidden_tools, sample.max_steps)
         for key, value in zip(_READERS, values, strict=True):

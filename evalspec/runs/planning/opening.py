@@ -3,10 +3,8 @@
 Problems are found before anything is deleted.
 """
 
-import ast
 import asyncio
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import cast
 
@@ -18,7 +16,6 @@ from evalspec.inputs.datasets.query_input import describe_question
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.retriever_schema import HttpTarget, PythonTarget, QdrantOptions, RetrieverTarget
-from evalspec.inputs.user_code.modules import list_module_files
 from evalspec.model import Document, Sample
 from evalspec.model.fingerprints import RetrieverMode
 from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever, start_draft
@@ -39,9 +36,10 @@ from evalspec.targets.retrievers.base import Deletes, Ingests, Reranks, Retrieve
 from evalspec.targets.retrievers.http_target_checks import reports_scope
 from evalspec.targets.retrievers.ingest_plan import DEFAULT_BATCH_SIZE, IngestPlan, plan_ingest
 from evalspec.targets.retrievers.loaders import count_assets, load_documents, open_loader
-from evalspec.targets.retrievers.opening import open_retriever, store_address
+from evalspec.targets.retrievers.opening import open_retriever
 from evalspec.targets.retrievers.query_input import list_unfilled
 from evalspec.targets.retrievers.scope_check import Checkable
+from evalspec.targets.retrievers.stores import store_address
 from evalspec.targets.retrievers.vectors import KnownVectors, TextVectors
 
 _UNOPENED = cast(Retriever, SimpleNamespace(**dict.fromkeys(("search", "aclose", "rerank", "ingest", "delete"), print)))
@@ -232,28 +230,3 @@ def _require_checkable(retriever: Retriever, name: str) -> Checkable:
     message = f"the retriever '{name}' cannot {missing}, so it has no scopes to check"
     fix = "define ingest and delete, as calls under http or as methods of your class"
     raise InvalidInput(Problem(message, fix, field="NAME"))
-
-
-def recommend_checks(loaded: LoadedManifest) -> Iterator[Problem]:
-    """Yield a note for each external retriever that can delete, as far as the manifest and modules show."""
-    for name, variants in loaded.manifest.spec.evaluation.retrievers.items():
-        if any(_deletes(target, loaded.path.parent) for target in variants.values()):
-            said = f"the retriever '{name}' deletes by scope prefix"
-            yield Problem(said, f"check that it isolates scopes: evalspec retrievers check {name} {loaded.path}")
-
-
-def _deletes(target: RetrieverTarget, folder: Path) -> bool:
-    if isinstance(target, HttpTarget):
-        return target.http.delete is not None
-    if not isinstance(target, PythonTarget):
-        return False
-    return any(_defines_delete(file) for file in list_module_files(folder, target.python.partition(":")[0]))
-
-
-def _defines_delete(file: Path) -> bool:
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, ValueError, SyntaxError):  # another check reports it
-        return False
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    return any(isinstance(node, kinds) and node.name == "delete" for node in ast.walk(tree))

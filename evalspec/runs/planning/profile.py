@@ -87,7 +87,7 @@ class Profiler(Struct):
     def finish(self) -> DatasetProfile:
         """Return the profile of all samples that have passed."""
         count = self.survey.count
-        having = {str(need): count - self.survey.lacking[need].count for need in _FIELDS}
+        having = {str(need): count - self.survey.count_lacking(need) for need in _FIELDS}
         having |= {"tags": self.tagged, "answerable: false": self.unanswerable}
         keys = [key for key, values in self.values.items() if values is not None and len(values) > 1]
         balances = [Balance(TAGS, self.tagged, *_keep(self.tags))] if self.tags else []

@@ -27,8 +27,8 @@ from evalspec.runs.planning.retrievers import RETRIEVERS_PLACE, find_target
 from evalspec.runs.planning.survey import Lacking, describe_others
 from evalspec.targets.retrievers.agent import DEFAULT, DEFAULT_TOP_K, RERANK_FACTOR, QueryOverrides, QuerySettings
 from evalspec.targets.retrievers.ingest_plan import OWN_BEGINNING, check_outsiders
-from evalspec.targets.retrievers.opening import is_in_memory
 from evalspec.targets.retrievers.query_input import QUERY, list_unfilled, list_untaken
+from evalspec.targets.retrievers.stores import is_in_memory
 
 _UNFIT_FOR_A_SCOPE = re.compile(r"[^A-Za-z0-9_.-]+")
 

@@ -1,16 +1,21 @@
 """What the targets of a manifest can do, and their problems."""
 
+import ast
+from pathlib import Path
+
 from evalspec.base.json_schema import find_schema_problems
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.retriever_schema import Bm25Options, HttpTarget, PythonTarget, RetrieverTarget
 from evalspec.inputs.manifest.yaml_source import Place, render_path
 from evalspec.inputs.user_code.calls import check_target
+from evalspec.inputs.user_code.modules import list_module_files, parse_file
 from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever
 from evalspec.targets.http.template import list_placeholders
 from evalspec.targets.retrievers.bm25 import explain_language
 from evalspec.targets.retrievers.http_target_checks import apply_preset, check_http
-from evalspec.targets.retrievers.opening import RETRIEVERS, is_in_memory
+from evalspec.targets.retrievers.opening import RETRIEVERS
 from evalspec.targets.retrievers.query_input import QUERY
+from evalspec.targets.retrievers.stores import is_in_memory
 
 _BUILTINS = ("bm25", "dense", "hybrid", "qdrant")
 """Built-in retrievers. None of them reranks or supports filters."""
@@ -74,3 +79,21 @@ def find_placeholders(target: RetrieverTarget) -> frozenset[str] | None:
         search = apply_preset(target.http.search)
         return frozenset(list_placeholders([search.path, search.request]))
     return None if isinstance(target, PythonTarget) or target.builtin not in _BUILTINS else frozenset({QUERY})
+
+
+def deletes(target: RetrieverTarget, folder: Path) -> bool:
+    """Return whether an external target can delete, as far as the manifest and modules show. `folder`: its place."""
+    if isinstance(target, HttpTarget):
+        return target.http.delete is not None
+    if not isinstance(target, PythonTarget):
+        return False
+    return any(_defines_delete(file) for file in list_module_files(folder, target.python.partition(":")[0]))
+
+
+def _defines_delete(file: Path) -> bool:
+    try:
+        tree = parse_file(file)
+    except (OSError, ValueError, SyntaxError):  # another check reports it
+        return False
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return any(isinstance(node, kinds) and node.name == "delete" for node in ast.walk(tree))

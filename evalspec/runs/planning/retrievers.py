@@ -3,12 +3,13 @@
 What needs the models of retrievers is in other modules, which are imported only for a manifest that has retrievers.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from evalspec.base.errors import InvalidInput, Problem, split_fix
 from evalspec.base.registry import near_miss
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
+from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.inputs.manifest.metric_spec import parse_metric_spec
 from evalspec.inputs.manifest.schema import EvaluationConfig
@@ -38,6 +39,19 @@ def name_variants(evaluation: EvaluationConfig) -> "dict[str, tuple[str, Retriev
         for name, variants in evaluation.retrievers.items()
         for label, target in variants.items()
     }
+
+
+def recommend_checks(loaded: LoadedManifest) -> Iterator[Problem]:
+    """Yield a note for each external retriever that can delete, as far as the manifest and modules show."""
+    declared = loaded.manifest.spec.evaluation.retrievers
+    if not declared:
+        return
+    from evalspec.runs.planning.retriever_targets import deletes
+
+    for name, variants in declared.items():
+        if any(deletes(target, loaded.path.parent) for target in variants.values()):
+            fix = f"check that it isolates scopes: evalspec retrievers check {name} {loaded.path}"
+            yield Problem(f"the retriever '{name}' deletes by scope prefix", fix)
 
 
 def choose_retrievers(evaluation: EvaluationConfig, names: Iterable[str], field: str = "--retriever") -> list[str]:

@@ -31,15 +31,15 @@ from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.inputs.user_code.calls import check_target
 from evalspec.model import JudgePrice, Need
 from evalspec.runs.planning.options import RunOptions
-from evalspec.runs.planning.shares import share_limits
-from evalspec.scoring.judge.budget import SpendingLimits, name_option
+from evalspec.runs.planning.shares import choose_limits
+from evalspec.scoring.judge.limits import name_option
 from evalspec.scoring.judge.wire import JUDGE_WIRES
 from evalspec.targets.agents.base import AgentTarget
 from evalspec.targets.agents.mapping import check_mapping, list_queries
 from evalspec.targets.agents.request_template import check_header, check_template
 from evalspec.targets.agents.tool_player import ToolPlayer
 from evalspec.targets.agents.wire import DEFAULT_WIRE, WIRES, find_wire
-from evalspec.targets.http.credentials import Credentials, KeyPlace
+from evalspec.targets.http.keys import KeyPlace
 from evalspec.targets.http.template import list_placeholders
 
 _ROOT_FILTER = re.compile(r"\$(\.\.)?\s*\[\s*\?")
@@ -119,15 +119,6 @@ def check_batch(judge: JudgeConfig | None, options: RunOptions, problems: list[P
             problems.append(Problem(why, "remove --judge-repeat, or judge.panel", field="--judge-repeat"))
     if options.batch:
         problems.extend(Problem(*one, field="--batch") for one in found)
-
-
-def choose_limits(loaded: LoadedManifest, options: RunOptions) -> SpendingLimits:
-    """Return what a run, or its shard, may use at most. Options take the place of the manifest's limits."""
-    stated = loaded.manifest.spec.evaluation.limits
-    names = SpendingLimits.__struct_fields__
-    given = {name: getattr(options, name) for name in names}
-    whole = SpendingLimits(**{name: getattr(stated, name) if given[name] is None else given[name] for name in names})
-    return share_limits(whole, options.shard)
 
 
 def name_limit(name: str, options: RunOptions) -> str:
@@ -221,6 +212,8 @@ def check_auth(auth: AuthConfig | None, place: Place, loaded: LoadedManifest, pr
         if bad is not None:
             problems.append(loaded.problem((*place, "auth", "oauth2", "tokenUrl"), *bad))
         elif auth is not None:
+            from evalspec.targets.http.credentials import Credentials
+
             Credentials(auth, "", locate_keys(loaded)).choose_route("https://")
     except InvalidInput as error:
         problems.extend(loaded.problem((*place, "auth"), one.message, one.fix) for one in error.problems)

@@ -103,7 +103,7 @@ def _is_filled(dataset: PlannedDataset) -> bool:
     planned = dataset.retriever
     if planned is None or planned.documents is None:
         return False
-    from evalspec.targets.retrievers.opening import is_in_memory
+    from evalspec.targets.retrievers.stores import is_in_memory
 
     return not is_in_memory(planned.target)
 

@@ -1,4 +1,4 @@
-"""A shard's part of the limits of a run, so that all shards together use no more than the run may."""
+"""The limits of a run, and a shard's part of them, so that all shards together use no more than the run may."""
 
 from typing import TypeVar
 
@@ -10,12 +10,22 @@ from evalspec.inputs.manifest.judge_schema import ModelConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model.shards import Shard
-from evalspec.scoring.judge.budget import SpendingLimits
+from evalspec.runs.planning.options import RunOptions
+from evalspec.scoring.judge.limits import SpendingLimits
 
 Config = TypeVar("Config", bound=ModelConfig)
 
 
-def share_limits(limits: SpendingLimits, shard: Shard | None) -> SpendingLimits:
+def choose_limits(loaded: LoadedManifest, options: RunOptions) -> SpendingLimits:
+    """Return what a run, or its shard, may use at most. Options take the place of the manifest's limits."""
+    stated = loaded.manifest.spec.evaluation.limits
+    names = SpendingLimits.__struct_fields__
+    given = {name: getattr(options, name) for name in names}
+    whole = SpendingLimits(**{name: getattr(stated, name) if given[name] is None else given[name] for name in names})
+    return _share_limits(whole, options.shard)
+
+
+def _share_limits(limits: SpendingLimits, shard: Shard | None) -> SpendingLimits:
     """Return a shard's part of what the run may use. Shards run side by side, so each has all of its time."""
     if shard is None:
         return limits

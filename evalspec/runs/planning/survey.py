@@ -1,6 +1,7 @@
 """Summarise and check the samples of a dataset while they are read, so that planning need not keep them in memory."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -27,20 +28,44 @@ _CONTEXTS = (Need.CONTEXT, Need.REFERENCE_CONTEXTS)
 _BY_ANSWER = {"context_recall": "add it, or write {name: context_recall, reference: expected}"}
 """Metrics that can compare with the right answer where passages that contain it are missing, to the fix."""
 _PROBLEMS_SHOWN = 100
-HAS: dict[Need, Callable[[Sample | Turn], object]] = {
-    Need.EXPECTED: lambda one: one.references,
-    Need.CONTEXT: lambda one: isinstance(one, Sample) and one.retrieved_contexts is not None,
-    Need.REFERENCE_CONTEXTS: lambda one: isinstance(one, Sample) and one.reference_contexts,
-    Need.RELEVANT: lambda one: isinstance(one, Sample) and one.qrels is not None,
-    Need.EXPECTED_TOOLS: lambda one: one.expected_tools is not None,
-    Need.EXPECTED_STATE: lambda one: isinstance(one, Sample) and one.expected_state is not None,
-    Need.CHECKS: lambda one: one.checks,
-}
-"""Whether a sample, or a turn of its script, has what a metric needs."""
+_NEEDS = (
+    Need.EXPECTED,
+    Need.CONTEXT,
+    Need.REFERENCE_CONTEXTS,
+    Need.RELEVANT,
+    Need.EXPECTED_TOOLS,
+    Need.EXPECTED_STATE,
+    Need.CHECKS,
+)
+"""What a metric may need of a sample, in the order of `_list_given`."""
+_read_acts = attrgetter("expected_tools", "expected_state", "checks", "forbidden_tools", "max_steps", "turns", "user")
+_NO_ACTS = (None, None, (), None, None, (), None)
+"""Of a sample that is only a question with its answer."""
 _OF_LINES = (Need.EXPECTED, Need.REFERENCE_CONTEXTS, Need.EXPECTED_TOOLS)
 """What a check may need of the line that it is in."""
 _OF_SOME = (Need.EXPECTED_TOOLS, Need.EXPECTED_STATE, Need.CHECKS)
 """What only some samples need to have."""
+
+
+def has(sample: Sample, need: Need) -> bool:
+    """Return whether a sample itself has what a metric needs."""
+    return _list_given(sample)[_NEEDS.index(need)]
+
+
+def _list_given(sample: Sample) -> tuple[bool, ...]:
+    return (
+        bool(sample.references),
+        sample.retrieved_contexts is not None,
+        bool(sample.reference_contexts),
+        sample.qrels is not None,
+        sample.expected_tools is not None,
+        sample.expected_state is not None,
+        bool(sample.checks),
+    )
+
+
+def _list_given_of_turn(turn: Turn) -> tuple[bool, ...]:
+    return (bool(turn.references), False, False, False, turn.expected_tools is not None, False, bool(turn.checks))
 
 
 class Lacking(Struct):
@@ -74,22 +99,21 @@ class Conversations(Struct):
 class Survey(Struct):
     """A summary of a dataset.
 
-    `sought`: the slices with a threshold. `found`: those with a sample. `lacking`: samples without a field, by need.
-    `tags`, `keys`: all tags and metadata keys. `copies`: finds equal samples. `has_judgements`: whether a sample has a
-    judged document. `lowest_best`: the minimum over judged samples of their highest grade (0 without documents).
-    `conversations`: the samples that are more than a question. `users`: those whose user is simulated.
-    `expectations`: what an agent should do. `wordless`: those whose query has no words.
+    `sought`: the slices with a threshold. `found`: those with a sample. `given`: how many samples have which needs.
+    `first`: the first samples without a need. `tags`, `keys`: all tags and metadata keys. `copies`: finds equal
+    samples. `best`: highest grades of judged samples; None for those without documents. `conversations`: the samples
+    that are more than a question. `users`: those whose user is simulated. `expectations`: what an agent should do.
+    `wordless`: those whose query has no words.
     """
 
     sought: frozenset[str] = frozenset()
     copies: CopyFinder = field(default_factory=CopyFinder)
     found: set[str] = field(default_factory=set)
-    count: int = 0
-    lacking: dict[Need, Lacking] = field(default_factory=lambda: {need: Lacking() for need in HAS})
+    given: dict[tuple[bool, ...], int] = field(default_factory=dict)
+    first: dict[Need, list[Sample]] = field(default_factory=lambda: {need: [] for need in _NEEDS})
     tags: set[str] = field(default_factory=set)
     keys: set[str] = field(default_factory=set)
-    has_judgements: bool = False
-    lowest_best: int | None = None
+    best: set[int | None] = field(default_factory=set)
     conversations: Conversations = field(default_factory=Conversations)
     expectations: Expectations = field(default_factory=Expectations)
     users: Lacking = field(default_factory=Lacking)
@@ -97,44 +121,62 @@ class Survey(Struct):
 
     def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
         """Yield the samples and add them to the summary."""
-        needs = [(has, self.lacking[need].add) for need, has in HAS.items()]
         for sample in samples:
-            self.count += 1
             self.copies.add(sample)
-            self.expectations.add(sample)
-            for has, add_lacking in needs:
-                if not has(sample) and not (sample.turns and any(map(has, sample.turns))):
-                    add_lacking(sample)
+            given = _list_given(sample)
+            if sample.turns:
+                given = tuple(map(max, given, *map(_list_given_of_turn, sample.turns)))
+            alike = self.given[given] = self.given.get(given, 0) + 1
+            if alike <= PLACES_SHOWN + 1:
+                self._note_lacking(sample, given)
+            if _read_acts(sample) != _NO_ACTS or not isinstance(sample.user_input, str) or not sample.has_words:
+                self._add_uncommon(sample)
             if sample.qrels is not None:
-                self._add_grades(sample.qrels.values())
-            if sample.user is not None:
-                self.users.add(sample)
-            if sample.user or sample.turns or not isinstance(sample.user_input, str):
-                self.conversations.add(sample)
-            if not sample.has_words:
-                self.wordless.add(sample)
+                self.best.add(max(sample.qrels.values()) if sample.qrels else None)
             self.tags.update(sample.tags)
             self.keys.update(sample.metadata)
             if len(self.found) < len(self.sought):
                 self.found |= {name for name in self.sought - self.found if in_slice(sample, name)}
             yield sample
 
-    def _add_grades(self, grades: Collection[int]) -> None:
-        if grades:
-            self.has_judgements = True
-        best = max(grades, default=0)
-        if self.lowest_best is None or best < self.lowest_best:
-            self.lowest_best = best
+    def _note_lacking(self, sample: Sample, given: Sequence[bool]) -> None:
+        for need, is_given in zip(_NEEDS, given, strict=True):
+            if not is_given and len(self.first[need]) <= PLACES_SHOWN:
+                self.first[need].append(sample)
+
+    def _add_uncommon(self, sample: Sample) -> None:
+        """Add what common samples lack."""
+        self.expectations.add(sample)
+        self.conversations.add(sample)
+        if sample.user is not None:
+            self.users.add(sample)
+        if not sample.has_words:
+            self.wordless.add(sample)
+
+    @property
+    def count(self) -> int:
+        """Return the number of samples."""
+        return sum(self.given.values())
+
+    @property
+    def has_judgements(self) -> bool:
+        """Return whether a sample has a judged document."""
+        return any(grade is not None for grade in self.best)
+
+    @property
+    def lowest_best(self) -> int | None:
+        """Return the minimum over judged samples of their highest grade, which is 0 without documents."""
+        return min((grade or 0 for grade in self.best), default=None)
 
     @property
     def has_answers(self) -> bool:
         """Return whether a sample has an expected answer."""
-        return self.lacking[Need.EXPECTED].count < self.count
+        return self.count_lacking(Need.EXPECTED) < self.count
 
     @property
     def has_checks(self) -> bool:
         """Return whether a sample has checks."""
-        return self.lacking[Need.CHECKS].count < self.count
+        return self.count_lacking(Need.CHECKS) < self.count
 
     @property
     def has_only_checks(self) -> bool:
@@ -143,7 +185,14 @@ class Survey(Struct):
 
     def lacks(self, need: Need) -> bool:
         """Return whether a sample lacks what a metric may need."""
-        return self.lacking[need].count > 0
+        return self.count_lacking(need) > 0
+
+    def count_lacking(self, need: Need) -> int:
+        """Return how many samples lack what a metric may need; 0 if it is nothing that a sample has."""
+        if need not in self.first:
+            return 0
+        place = _NEEDS.index(need)
+        return sum(count for given, count in self.given.items() if not given[place])
 
     def has_slice(self, name: str | None) -> bool:
         """Return whether a sought slice has a sample; None is the slice of all samples."""
@@ -171,14 +220,14 @@ def check_needs(
             needed_by.setdefault(need, []).append(metric)
     problems = []
     for need, needing in needed_by.items():
-        lacking = survey.lacking[need].count if need in survey.lacking else 0
+        lacking = survey.count_lacking(need)
         if lacking and (need not in _OF_SOME or lacking == survey.count):
             problems.append(_problem(need, needing, survey, shown_as))
     return problems
 
 
 def _problem(need: Need, metrics: Sequence[Metric], survey: Survey, shown_as: str) -> Problem:
-    lacking, names = survey.lacking[need], [metric.name for metric in metrics]
+    lacking, names = Lacking(survey.count_lacking(need), survey.first[need]), [metric.name for metric in metrics]
     first, also = lacking.first[0], describe_others(lacking, survey.count)
     where = "" if first.line is not None else f" in sample {first.id}"
     of_both = [metric.name for metric in metrics if need in _CONTEXTS and metric.needs.issuperset(_CONTEXTS)]
@@ -221,11 +270,14 @@ class CheckWatch(Struct):
         """Yield the samples, and note their problems."""
         for sample in samples:
             self.count += 1
-            has_any = sample.checks or sample.turns or self.explain
-            for problem in self._find_problems(sample) if has_any else ():
-                if problem in self.noted or len(self.noted) < _PROBLEMS_SHOWN:
-                    self.noted.setdefault(problem, Lacking()).add(sample)
+            if sample.checks or sample.turns or self.explain:
+                self._note_problems(sample)
             yield sample
+
+    def _note_problems(self, sample: Sample) -> None:
+        for problem in self._find_problems(sample):
+            if problem in self.noted or len(self.noted) < _PROBLEMS_SHOWN:
+                self.noted.setdefault(problem, Lacking()).add(sample)
 
     def list_problems(self, shown_as: str) -> list[Problem]:
         """Return the problems, each once, with the lines of its samples."""
@@ -251,7 +303,7 @@ class CheckWatch(Struct):
             except InvalidInput as error:
                 yield from (replace(problem, field=place) for problem in error.problems)
                 continue
-            lacking = [need for need in built.needs if need in _OF_LINES and not HAS[need](sample)]
+            lacking = [need for need in built.needs if need in _OF_LINES and not has(sample, need)]
             for need in lacking:
                 yield Problem(f"missing or empty, needed by {built.name} of checks", "add it", field=need.value)
             if built.definition.explain_expected is not None:

@@ -1,9 +1,13 @@
 """The CI build of this process, from the variables that CI services document."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from msgspec import Struct
+from msgspec import MsgspecError, Struct
+from msgspec.json import decode
 
+from evalspec.model.base import built
 from evalspec.model.fingerprints import CiBuild
 from evalspec.runs.store.ci_builds import clean_ci_build, clean_url
 
@@ -12,6 +16,28 @@ _BRANCH_REF = "refs/heads/"
 _PULL_REF = "refs/pull/"
 _REMOTE = "origin/"
 _NO_NUMBER = "?"
+_GITHUB = "GitHub Actions"
+_OF_REF = ("create", "deployment", "merge_group", "push", "release", "schedule", "workflow_dispatch")
+"""Events of GitHub whose GITHUB_REF is what is built. With others it is the default branch, whatever is checked out."""
+
+
+class _Repository(Struct):
+    full_name: str
+
+
+class _Build(Struct):
+    event: str
+    head_branch: str
+    head_sha: str
+    head_repository: _Repository
+    pull_requests: list[dict[str, Any]] = []
+
+
+class _BuildEvent(Struct):
+    """An event `workflow_run` of GitHub: another build, which may be of a fork."""
+
+    workflow_run: _Build
+    repository: _Repository
 
 
 class _Service(Struct, frozen=True):
@@ -35,7 +61,7 @@ class _Service(Struct, frozen=True):
 
 _SERVICES = (
     _Service(
-        "GitHub Actions",
+        _GITHUB,
         "GITHUB_ACTIONS",
         branch=("GITHUB_HEAD_REF", "GITHUB_REF"),
         commit="GITHUB_SHA",
@@ -105,6 +131,8 @@ def detect_ci_build(environment: Mapping[str, str]) -> CiBuild | None:
     service = next((one for one in _SERVICES if environment.get(one.sign)), None)
     if service is None:
         return None
+    if service.name == _GITHUB:
+        environment = _resolve_github(environment)
     values = {
         "service": service.name,
         "branch": None if environment.get(service.tag) else _find_branch(service, environment),
@@ -113,6 +141,27 @@ def detect_ci_build(environment: Mapping[str, str]) -> CiBuild | None:
         "url": _find_url(service, environment),
     }
     return clean_ci_build(values)
+
+
+def _resolve_github(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the variables as they are in the build that an event is about. An unknown ref or commit is empty."""
+    name = environment.get("GITHUB_EVENT_NAME")
+    if environment.get("GITHUB_HEAD_REF") or name in _OF_REF:
+        return environment
+    unknown = {**environment, "GITHUB_REF": "", "GITHUB_SHA": ""}
+    if name != "workflow_run":
+        return unknown
+    try:
+        event = decode(Path(environment.get("GITHUB_EVENT_PATH", "")).read_bytes(), type=built(_BuildEvent))
+    except (OSError, MsgspecError):
+        return unknown
+    build = event.workflow_run
+    known = unknown | {"GITHUB_SHA": build.head_sha}
+    if build.event.startswith("pull_request"):
+        refs = [f"{_PULL_REF}{one.get('number')}/merge" for one in build.pull_requests[:1]]
+        return known | {"GITHUB_HEAD_REF": build.head_branch, "GITHUB_REF": "".join(refs)}
+    is_own = build.event in _OF_REF and build.head_repository == event.repository
+    return known | ({"GITHUB_REF": f"{_BRANCH_REF}{build.head_branch}"} if is_own else {})
 
 
 def _find_branch(service: _Service, environment: Mapping[str, str]) -> str | None:

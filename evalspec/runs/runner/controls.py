@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field, structs
 
@@ -13,9 +14,11 @@ from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.runner.scoring import score_exchange
 from evalspec.runs.runner.session import Session
 from evalspec.runs.runner.targets import ProgressListener
-from evalspec.scoring.controls import ControlPair, make_controls
 from evalspec.scoring.metrics.base import ControlKind, Metric
 from evalspec.verdict.correction.controls import FEWEST, LEVEL, compute_p_value, plan_rounds
+
+if TYPE_CHECKING:
+    from evalspec.scoring.controls import ControlPair
 
 NO_KIND = "none can be made from the data"
 TOO_FEW = (
@@ -57,7 +60,7 @@ class _Exam(Struct):
 
     dataset: str
     metrics: Sequence[Metric]
-    pairs: Sequence[ControlPair]
+    pairs: "Sequence[ControlPair]"
     scores: dict[str, _Scores] = field(default_factory=dict)
 
     async def ask(self, metrics: Sequence[Metric], done: int, size: int, at_once: asyncio.Semaphore) -> None:
@@ -121,6 +124,8 @@ class _Examiner:
     async def _test(
         self, dataset: PlannedDataset, metrics: Sequence[Metric], kind: ControlKind | None
     ) -> dict[str, Controls]:
+        from evalspec.scoring.controls import make_controls
+
         pairs = make_controls(kind, dataset.selected) if kind else []
         rounds = plan_rounds(len(pairs))
         if not rounds:

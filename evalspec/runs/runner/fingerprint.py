@@ -4,12 +4,13 @@ import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from msgspec import Struct, to_builtins
-from msgspec.structs import asdict, replace
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from evalspec import __version__
 from evalspec.base.json_text import compute_digest
@@ -42,7 +43,7 @@ from evalspec.runs.planning.outlining import (
 from evalspec.runs.planning.passes import list_passes
 from evalspec.runs.runner.ci_variables import detect_ci_build
 from evalspec.runs.runner.command_code import describe_code
-from evalspec.scoring.judge.budget import SpendingLimits
+from evalspec.scoring.judge.limits import SpendingLimits
 from evalspec.verdict.outline import RunOutline
 
 _ENGINES = ("ragas", "wordllama", "sacrebleu", "rapidfuzz")
@@ -304,13 +305,8 @@ def _describe_played(plan: Plan) -> dict[str, Any]:
 def _describe_responses(plan: Plan) -> RepliesFile | None:
     if plan.options.responses is None or plan.replies is None:
         return None
-    replies = [[*key, _to_plain(found.reply), found.error] for key, found in plan.replies.items()]
+    replies = [[*key, to_builtins(found.reply), found.error] for key, found in plan.replies.items()]
     return RepliesFile(str(plan.options.responses), compute_digest(replies))
-
-
-def _to_plain(value: Any) -> Any:
-    """Return a record, with nested records, as JSON values by field name."""
-    return {key: _to_plain(part) for key, part in asdict(value).items()} if isinstance(value, Struct) else value
 
 
 def _digest_fields(values: Mapping[str, Any]) -> dict[str, str]:
@@ -329,7 +325,8 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _engines() -> dict[str, str]:
+@cache  # the metadata of a package takes a millisecond or two to read
+def _engines() -> Mapping[str, str]:
     found = {}
     for package in _ENGINES:
         try:

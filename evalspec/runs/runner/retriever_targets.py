@@ -10,7 +10,7 @@ from evalspec.runs.runner.worker_pool import JobSource
 from evalspec.targets.retrievers.agent import RetrieverAgent
 from evalspec.targets.retrievers.base import Prepares, Retriever
 from evalspec.targets.retrievers.ingest_plan import IngestPlan, ask_ingested
-from evalspec.targets.retrievers.opening import count_retries
+from evalspec.targets.retrievers.stores import count_retries
 
 LOCKS = Path(".evalspec") / "locks"
 

@@ -15,7 +15,7 @@ from evalspec.inputs.user_code.calls import describe_exception, ends_the_run
 from evalspec.model import Cause, Direction, Exchange, Need, Score, ScoreStatus
 from evalspec.model.exchanges import OUT_OF_TIME
 from evalspec.runs.planning.draft import needs_of
-from evalspec.runs.planning.survey import HAS
+from evalspec.runs.planning.survey import has
 from evalspec.runs.runner.conversing import list_messages
 from evalspec.scoring.judge.budget import BudgetSpent
 from evalspec.scoring.judge.grading import CURRENT, GradedReply, Grading
@@ -161,9 +161,10 @@ def _start_once(metric: Metric, exchange: Exchange, grading: Grading) -> Score |
     is_blind = metric.definition.scores_answers and not metric.definition.scores_calls
     if is_blind and exchange.reply is not None and exchange.reply.ends_in_calls:
         return Score.not_applicable("the reply ends in tool calls, so there is no answer", Cause.REPLY)
-    untraced = next(filter(None, map(exchange.lacks_traced, sorted(metric.traced))), None)
-    if untraced is not None:
-        return Score.failed(untraced, Cause.TRACES)
+    if exchange.untraced:
+        untraced = next(filter(None, map(exchange.lacks_traced, sorted(metric.traced))), None)
+        if untraced is not None:
+            return Score.failed(untraced, Cause.TRACES)
     try:
         result = metric.scorer(exchange)
     except InvalidInput:
@@ -207,15 +208,14 @@ def _name_plugin(metric: Metric, message: str) -> str:
 
 def _within_bounds(metric: Metric, score: Score) -> Score:
     low, high = metric.bounds
-    if score.value is None:
+    if score.value is None or ((low is None or low <= score.value) and (high is None or score.value <= high)):
         return score
     below = low is not None and score.value < low - _ROUNDING
     above = high is not None and score.value > high + _ROUNDING
     if below or above:
         shown = ", ".join("…" if bound is None else f"{bound:g}" for bound in metric.bounds)
         return Score.failed(_name_plugin(metric, f"{metric.name} gave {score.value:g}, outside its range [{shown}]"))
-    inside = min(max(score.value, score.value if low is None else low), score.value if high is None else high)
-    return score if inside == score.value else replace(score, value=inside)  # a rounding error beyond the end
+    return replace(score, value=low if low is not None and score.value < low else high)  # a rounding error beyond it
 
 
 def add_script(exchange: Exchange) -> Exchange:
@@ -236,19 +236,21 @@ def list_turns(exchange: Exchange) -> Iterator[Exchange]:
         asked = sample.at_turn(place, list_messages(sample.opening, turns[:place]))
         made_none = shows_calls and turn.reply.tool_calls is None
         reply = replace(turn.reply, tool_calls=()) if made_none else turn.reply
-        yield replace(exchange, sample=replace(asked, id=f"{sample.id}#{place + 1}"), reply=reply)
+        named = replace(asked, id=f"{sample.id}#{place + 1}")
+        yield replace(exchange, sample=named, reply=reply, given_digest=None)  # which is that of the whole
 
 
 def is_of_turns(metric: Metric, exchange: Exchange) -> bool:
     """Return whether a metric scores each turn. Calls that the whole sample expects are those of all turns."""
-    is_script = bool(exchange.sample.turns and exchange.reply and exchange.reply.turns)
+    if not (exchange.sample.turns and exchange.reply and exchange.reply.turns):
+        return False
     of_all = Need.EXPECTED_TOOLS in metric.needs and exchange.sample.expected_tools is not None
-    return is_script and not (metric.definition.is_of_whole or of_all)
+    return not (metric.definition.is_of_whole or of_all)
 
 
 def applies(metric: Metric, turn: Exchange) -> bool:
     """Return whether a turn says what is right, if the metric compares with that."""
-    return all(HAS[need](turn.sample) for need in metric.needs & _OF_TURNS)
+    return all(has(turn.sample, need) for need in metric.needs & _OF_TURNS)
 
 
 def combine_turns(metric: Metric, scores: Sequence[Score | None]) -> Score:

@@ -192,6 +192,7 @@ class LocalWorker(Struct):
         await self.tracing.submit(self._key(job), marked, dataset, lambda joined: self._score_new(job, joined), create)
 
     async def _receive(self, job: AttemptIndex, exchange: Exchange) -> None:
+        exchange = exchange.with_digest()
         self._keep_reply(job, exchange)
         await self._score_new(job, exchange)
 

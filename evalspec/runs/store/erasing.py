@@ -33,13 +33,13 @@ from evalspec.runs.store.damage import list_damage
 from evalspec.runs.store.derived import remove_derived
 from evalspec.runs.store.files import store_errors, write_atomically
 from evalspec.runs.store.inputs import INPUTS_NAME
+from evalspec.runs.store.locks import LOCK_NAME
 from evalspec.runs.store.log_index import LogIndex
 from evalspec.runs.store.log_records import LogLine, describe_repair, encode_record, read_log, renumber
 from evalspec.runs.store.run_log import (
     AGENT_LOG_NAME,
     BASELINE_NAME,
     DESCRIPTION_NAME,
-    LOCK_NAME,
     LOG_NAME,
     MARK_NAME,
     REPORT_NAME,

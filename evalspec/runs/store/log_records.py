@@ -18,7 +18,7 @@ from msgspec.json import Decoder, Encoder
 from msgspec.structs import replace
 
 from evalspec.base.errors import StoreError
-from evalspec.base.json_text import fields_of, is_plain
+from evalspec.base.json_text import are_plain, fields_of
 from evalspec.base.jsonl import FINITE
 from evalspec.model.base import built
 from evalspec.model.fingerprints import Fingerprint
@@ -95,7 +95,7 @@ def encode_record(record: StoredRecord, number: int) -> bytes:
 def _encode_plain(record: StoredRecord) -> bytes | None:
     """Return a record as JSON, or None for the few that only the standard library encodes unchanged, or refuses."""
     try:
-        return _encode(record) if is_plain(record.doubtful) else None
+        return _encode(record) if are_plain(record.doubtful) else None
     except (TypeError, UnicodeEncodeError):  # a subclass of a plain type, or a lone surrogate
         return None
 

@@ -18,7 +18,8 @@ from evalspec.model.base import built
 from evalspec.model.fingerprints import CiBuild
 from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, digest_file, store_errors, write_atomically
 from evalspec.runs.store.inputs import INPUTS_NAME
-from evalspec.runs.store.run_log import BASELINE_NAME, DESCRIPTION_NAME, LOCK_NAME, LOG_NAME, MARK_NAME, REPORT_NAME
+from evalspec.runs.store.locks import LOCK_NAME
+from evalspec.runs.store.run_log import BASELINE_NAME, DESCRIPTION_NAME, LOG_NAME, MARK_NAME, REPORT_NAME
 
 REQUIRED_NAMES = (DESCRIPTION_NAME, INPUTS_NAME, LOG_NAME, REPORT_NAME)
 PUSHED_NAMES = (*REQUIRED_NAMES, BASELINE_NAME)

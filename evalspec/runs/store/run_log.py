@@ -10,7 +10,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from filelock import FileLock, Timeout
 from msgspec import to_builtins
 from msgspec.structs import replace
 
@@ -45,6 +44,7 @@ from evalspec.runs.store.files import (
     write_atomically,
 )
 from evalspec.runs.store.inputs import INPUTS_NAME
+from evalspec.runs.store.locks import LOCK_NAME, acquire_lock
 from evalspec.runs.store.log_index import LogIndex, read_log_index
 from evalspec.runs.store.log_records import change_fingerprint, encode_record, parse_number, read_lines, renumber
 
@@ -55,12 +55,9 @@ MARK_NAME = "pushed.json"
 REPORT_NAME = "report.json"
 BASELINE_NAME = "baseline.json"
 LATEST_NAME = "latest"
-LOCK_NAME = ".lock"
 AGENT_LOG_NAME = "agent.log"
 
 _TEXT_DIGEST_LENGTH = 32
-_LOOK_SECONDS = 0.2
-"""How long to wait for a lock: `is_being_written` of another process has it for a moment."""
 
 
 _Stored = TypeVar("_Stored", bound=StoredRecord)
@@ -102,7 +99,10 @@ class RunLog:
         self._texts = texts
         self._path = self.place / LOG_NAME
         self._failure: str | None = None
-        self._lock = _take_lock(folder)
+        lock = acquire_lock(folder)
+        if lock is None:
+            raise StoreError(f"{folder}: another evalspec process is writing this run. wait for it or stop it")
+        self._lock = lock
         try:
             with store_errors(self._path):
                 self._file = self._path.open("ab+", buffering=0)
@@ -339,10 +339,9 @@ class RunLog:
         self.close()
 
     def _write_whole(self, line: bytes) -> None:
-        rest = memoryview(line)
         try:
-            while rest:
-                rest = rest[self._file.write(rest) :]
+            while line:
+                line = line[self._file.write(line) :]
         except OSError:
             with suppress(OSError):  # a torn last line is harmless: nothing follows it, and readers ignore it
                 cut_torn_line(self._file)
@@ -369,29 +368,3 @@ def seize(folder: Path) -> None:
         content = log.read_bytes() if log.exists() else b""
     write_atomically(folder / LOCK_NAME, [])
     write_atomically(log, [content])
-
-
-def is_being_written(folder: Path) -> bool:
-    """Return whether another process is writing a run. One that only looks, too, has the lock for a moment.
-
-    Raises:
-        StoreError: The lock file cannot be opened.
-    """
-    with store_errors(folder):
-        try:
-            with FileLock(folder / LOCK_NAME).acquire(timeout=_LOOK_SECONDS, poll_interval=_LOOK_SECONDS / 10):
-                return False
-        except Timeout:
-            return True
-
-
-def _take_lock(folder: Path) -> FileLock:
-    path = folder / LOCK_NAME
-    lock = FileLock(path, timeout=_LOOK_SECONDS, thread_local=False)
-    try:
-        lock.acquire(poll_interval=_LOOK_SECONDS / 10)
-    except Timeout as error:
-        raise StoreError(f"{folder}: another evalspec process is writing this run. wait for it or stop it") from error
-    except OSError as error:
-        raise store_error(path, error) from error
-    return lock

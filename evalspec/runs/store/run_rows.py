@@ -23,7 +23,8 @@ from evalspec.model.fingerprints import (
     digest_parts,
 )
 from evalspec.model.listed_runs import DatasetRow, ListedValue, RunKind, RunOrigin, RunStatus, StoredRunEntry
-from evalspec.runs.store.run_log import DESCRIPTION_NAME, MARK_NAME, REPORT_NAME, STORE_VERSION, is_being_written
+from evalspec.runs.store.locks import is_being_written
+from evalspec.runs.store.run_log import DESCRIPTION_NAME, MARK_NAME, REPORT_NAME, STORE_VERSION
 
 _HEAD_BYTES = 4096
 _SERIES_LENGTH = 16

@@ -25,7 +25,8 @@ from evalspec.base.trust import Act, require
 from evalspec.model.log import Change
 from evalspec.runs.store.derived import remove_derived
 from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, read_link, replace_link, store_errors
-from evalspec.runs.store.run_log import DESCRIPTION_NAME, LATEST_NAME, LOCK_NAME, LOG_NAME, RunLog
+from evalspec.runs.store.locks import LOCK_NAME
+from evalspec.runs.store.run_log import DESCRIPTION_NAME, LATEST_NAME, LOG_NAME, RunLog
 from evalspec.scoring.judge.cache_file import use_cache
 
 STORE = Path(".evalspec")

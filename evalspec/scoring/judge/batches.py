@@ -35,7 +35,7 @@ from evalspec.scoring.judge.budget import Budget, settle
 from evalspec.scoring.judge.endpoint import Endpoint
 from evalspec.scoring.judge.grading import find_cacheable
 from evalspec.scoring.judge.wire import find_judge_wire
-from evalspec.targets.http.credentials import KeyPlace
+from evalspec.targets.http.keys import KeyPlace
 from evalspec.targets.http.pacing import persist
 
 Say = Callable[[str], None]

@@ -18,6 +18,7 @@ from evalspec.base.errors import FailureCause, JudgeError
 from evalspec.inputs.manifest.judge_schema import JudgePace
 from evalspec.model import JudgePrice, JudgeUsage, Usage
 from evalspec.model.exchanges import SIMULATED_USER
+from evalspec.scoring.judge.limits import SpendingLimits, name_option
 from evalspec.scoring.judge.usage import UsageLedger
 from evalspec.targets.http.pace import Pace
 from evalspec.targets.http.pacing import AdaptiveLimit, Breaker
@@ -26,19 +27,6 @@ _MILLISECONDS = 1000
 _WITHOUT_TOKENS = JudgeUsage(requests=1)
 """What a request has used that was throttled, or whose key was rejected."""
 _WAITING = "the judge's answers are in a batch that is not collected yet (to continue, resume the run)"
-
-
-class SpendingLimits(Struct, frozen=True):
-    """What a run may use at most, over all its sessions; None: any amount.
-
-    `max_cost`: in the unit of the judge's price. `max_judge_calls`: requests, also failed ones. `max_tokens`: input and
-    output. `max_time`: seconds in which the run is worked on.
-    """
-
-    max_cost: float | None = None
-    max_judge_calls: int | None = None
-    max_tokens: int | None = None
-    max_time: float | None = None
 
 
 class BudgetSpent(JudgeError):
@@ -332,11 +320,6 @@ def _settle_failure(reservation: JudgeUsage, error: JudgeError) -> JudgeUsage:
     if is_unsent:
         return JudgeUsage()
     return _WITHOUT_TOKENS if error.throttled or error.status == HTTPStatus.UNAUTHORIZED else reservation
-
-
-def name_option(name: str) -> str:
-    """Return the option of a limit."""
-    return f"--{name.replace('_', '-')}"
 
 
 def _advise(name: str) -> str:

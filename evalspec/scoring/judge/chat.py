@@ -21,7 +21,7 @@ from evalspec.scoring.judge.quoting import quote_foreign
 from evalspec.scoring.judge.refusals import suggest_settings
 from evalspec.scoring.judge.usage import JudgeListener, UsageLedger
 from evalspec.scoring.judge.wire import JudgeChoice, JudgeQuestion, find_judge_wire
-from evalspec.targets.http.credentials import KeyPlace
+from evalspec.targets.http.keys import KeyPlace
 from evalspec.targets.http.pacing import persist
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from evalspec.scoring.judge.cache import JudgeCache
-    from evalspec.targets.http.credentials import KeyPlace
+    from evalspec.targets.http.keys import KeyPlace
 
     Vectors = NDArray[np.float64]
 

@@ -29,9 +29,10 @@ from evalspec.targets.http.client import (
     refuse_status,
     send,
 )
-from evalspec.targets.http.credentials import Credentials, KeyPlace, build_bearer
+from evalspec.targets.http.credentials import Credentials
 from evalspec.targets.http.error_body import find_message
 from evalspec.targets.http.failures import ServiceNames, shown_url
+from evalspec.targets.http.keys import KeyPlace, build_bearer
 from evalspec.targets.http.pace import Pace
 from evalspec.targets.http.pacing import AdaptiveLimit
 

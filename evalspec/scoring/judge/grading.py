@@ -1,9 +1,11 @@
 """One grading of one reply: its metrics share the judge's answers to the same question."""
 
-import asyncio
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class GradedReply(NamedTuple):

@@ -1,8 +1,8 @@
 """The judge and the embeddings of one run, opened at first use."""
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from evalspec.base.errors import InvalidInput, JudgeError, MissingPackage, install_fix
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.model import Need
-from evalspec.scoring.judge.budget import Budget
 from evalspec.scoring.judge.grading import CURRENT, find_cacheable
 from evalspec.scoring.judge.usage import JudgeListener, Learned, UsageLedger
-from evalspec.targets.http.credentials import KeyPlace
+from evalspec.targets.http.keys import KeyPlace
 
 if TYPE_CHECKING:
+    from asyncio import Lock
+
     from evalspec.scoring.judge.batch_records import BatchRecord
     from evalspec.scoring.judge.batches import Batches
+    from evalspec.scoring.judge.budget import Budget
     from evalspec.scoring.judge.cache import JudgeCache, Question
     from evalspec.scoring.judge.chat import ChatClient
     from evalspec.scoring.judge.embeddings import TextEmbedder
@@ -35,7 +37,6 @@ class JudgeServices:
 
     def __init__(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig) -> None:
         self.usage = UsageLedger()
-        self.budget = Budget(self.usage)
         self.listener = JudgeListener()
         self.cache: JudgeCache | None = None
         self.batches: Batches | None = None
@@ -45,8 +46,20 @@ class JudgeServices:
         self._chats: dict[int, ChatClient] = {}
         self._embedder: TextEmbedder | None = None
         self._ragas_ready = False
-        self._loading = asyncio.Lock()
         self._keys: KeyPlace | None = None
+
+    @cached_property
+    def budget(self) -> "Budget":
+        """What the judge may still be asked for. It has no limits until a run sets its own."""
+        from evalspec.scoring.judge.budget import Budget
+
+        return Budget(self.usage)
+
+    @cached_property
+    def _loading(self) -> "Lock":
+        from asyncio import Lock
+
+        return Lock()
 
     def configure(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig, keys: KeyPlace | None = None) -> None:
         """Replace the configs by ones with resolved references, before anything is opened."""
@@ -108,9 +121,11 @@ class JudgeServices:
             await self._load_ragas()
 
     async def _load_ragas(self) -> None:
+        from asyncio import to_thread
+
         async with self._loading:
             if not self._ragas_ready:
-                await asyncio.to_thread(import_ragas)
+                await to_thread(import_ragas)
                 self._ragas_ready = True
 
     def embedder(self) -> "TextEmbedder":

@@ -19,6 +19,8 @@ class UsageLedger(Struct):
 
     def take_new(self) -> dict[str, JudgeUsage]:
         """Return the usage since the last call of this method, by metric. Metrics without new usage are left out."""
+        if self.by_metric == self._taken:
+            return {}
         new = {metric: used - self._taken.get(metric, JudgeUsage()) for metric, used in self.by_metric.items()}
         self._taken = dict(self.by_metric)
         return {metric: used for metric, used in new.items() if used != JudgeUsage()}

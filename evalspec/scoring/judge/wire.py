@@ -13,7 +13,7 @@ from evalspec.base.errors import JudgeError
 from evalspec.base.registry import Registry, returned
 from evalspec.model import Usage
 from evalspec.scoring.judge.batch_wire import BatchWire
-from evalspec.targets.http.credentials import build_bearer
+from evalspec.targets.http.keys import build_bearer
 
 
 class JudgeQuestion(Struct, frozen=True):

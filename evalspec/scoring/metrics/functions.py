@@ -120,13 +120,12 @@ def refuse_long(definition: MetricDefinition, exchange: Exchange) -> Score | Non
     most, needs, sample = definition.reads_at_most, definition.needs, exchange.sample
     if most is None:
         return None
-    texts = (
-        (exchange.response,) if definition.scores_answers else (),
-        sample.references if Need.EXPECTED in needs else (),
-        exchange.retrieved_contexts if Need.CONTEXT in needs else (),
-        sample.reference_contexts if Need.REFERENCE_CONTEXTS in needs else (),
+    lengths = (
+        len(exchange.response) if definition.scores_answers else 0,
+        sum(map(len, sample.references)) if Need.EXPECTED in needs else 0,
+        sum(map(len, exchange.retrieved_contexts or ())) if Need.CONTEXT in needs else 0,
+        sum(map(len, sample.reference_contexts or ())) if Need.REFERENCE_CONTEXTS in needs else 0,
     )
-    lengths = [sum(map(len, one)) if one else 0 for one in texts]
     if sum(lengths) <= most:
         return None
     own_contexts = exchange.reply is None or exchange.reply.retrieved_contexts is None

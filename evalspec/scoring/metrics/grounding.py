@@ -6,6 +6,7 @@ docs/reference/metrics.md.
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 
 from evalspec.model import Cause, Exchange, Need, Score
@@ -16,7 +17,6 @@ from evalspec.scoring.metrics.text import normalise
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """Thai, Lao, Burmese, Khmer, kana and Han write no spaces between words, so each character counts as a word."""
 
-_WORD = re.compile(rf"\d+(?:[.,:/]\d+)*|[{_UNSPACED}]|[^\W_{_UNSPACED}]+(?:['’][^\W_{_UNSPACED}]+)*")
 _SENTENCE_END = re.compile(r"[.!?:;\n。！？]")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _SHOWN = 5
@@ -25,12 +25,18 @@ Unit = tuple[str, ...]
 """A pair of adjacent words, or a single number or name, all normalised."""
 
 
+@cache
+def _words() -> re.Pattern[str]:
+    """Return what a word is. It takes milliseconds to compile, and few runs need it."""
+    return re.compile(rf"\d+(?:[.,:/]\d+)*|[{_UNSPACED}]|[^\W_{_UNSPACED}]+(?:['’][^\W_{_UNSPACED}]+)*")
+
+
 def list_units(answer: str) -> list[Unit]:
     """Return the pairs of adjacent words within a sentence, the numbers and the names of an answer, in order.
 
     A name is a word with a capital that does not begin a sentence, or the only word of the answer.
     """
-    words = list(_WORD.finditer(answer))
+    words = list(_words().finditer(answer))
     units: list[Unit] = []
     last: re.Match[str] | None = None
     for word in words:
@@ -56,7 +62,7 @@ def compute_overlap(units: Sequence[Unit], contexts: Sequence[str]) -> tuple[flo
 
 def _list_all(context: str) -> Iterator[Unit]:
     """Yield every word of a context and every pair of adjacent words, also across sentences."""
-    words = [_fold(found) for found in _WORD.findall(context)]
+    words = [_fold(found) for found in _words().findall(context)]
     for word in words:
         yield (word,)
     yield from pairwise(words)

@@ -257,6 +257,8 @@ def compute_chrf(response: str, references: Sequence[str]) -> float:
 
 def normalise(text: str) -> str:
     """Return a text in the form for comparison: case-folded, single spaces, ASCII digits, quotes and hyphens."""
+    if text.isascii():
+        return " ".join(text.casefold().split())
     folded = normalize("NFC", normalize("NFD", text).casefold())
     plain = folded if folded.isascii() else "".join(map(_as_ascii_digit, folded.translate(_PLAIN)))
     return " ".join(plain.split())
@@ -284,18 +286,24 @@ def _as_ascii_digit(char: str) -> str:
 def _words(text: str) -> list[str]:
     lowered = normalize("NFC", text).lower()
     if lowered.isascii():
-        return _ASCII_WORD.findall(lowered)
+        return lowered.encode().translate(_ASCII_WORDS).decode().split()
     return "".join(c if unicodedata.category(c)[0] in "LMN" else " " for c in lowered).split()
 
 
-_ASCII_WORD = re.compile("[a-z0-9]+")
+_ASCII_WORDS = bytes(code if chr(code).isalnum() and code < 128 else 32 for code in range(256))
+"""Replaces everything but letters and digits by spaces."""
 
 
 def _rouge_l(words: list[str], reference: list[str]) -> float:
+    common = _count_common()(words, reference)
+    return 2 * common / (len(words) + len(reference)) if common else 0.0
+
+
+@cache
+def _count_common() -> Callable[[Sequence[str], Sequence[str]], int]:
     from rapidfuzz.distance import LCSseq
 
-    common = LCSseq.similarity(words, reference)
-    return 2 * common / (len(words) + len(reference)) if common else 0.0
+    return LCSseq.similarity
 
 
 @cache
@@ -335,12 +343,12 @@ def _score_word_match(exchange: Exchange) -> Score:
 
 
 def _score(compare: Comparison, exchange: Exchange) -> Score:
-    references = exchange.sample.references
-    if any(_is_blank(reference) for reference in references):
+    response, references = exchange.response, exchange.sample.references
+    if any(map(_is_blank, references)):
         raise MetricError("an expected answer is blank, so there is nothing to compare with")
-    if not exchange.response.strip():
+    if not response.strip():
         return Score.scored(0.0, "the response is empty")
-    value = compare(exchange.response, references)
+    value = compare(response, references)
     return Score.scored(value, None if value == 1 else exchange.answered)
 
 

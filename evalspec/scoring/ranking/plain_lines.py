@@ -196,8 +196,9 @@ def split_lines(data: bytes) -> Lines:
         except UnicodeDecodeError as error:
             raise NotPlain from error
     characters = np.frombuffer(data, dtype=np.uint8)
-    ends = np.flatnonzero(characters <= _SPACE)
-    if len(ends) % 6 or (np.diff(ends, prepend=-1) == 1).any():
+    is_end = characters <= _SPACE
+    ends = np.flatnonzero(is_end)
+    if len(ends) % 6 or is_end[0] or (is_end[1:] & is_end[:-1]).any():
         raise NotPlain
     by_line = ends.reshape(-1, 6)
     if (characters[by_line] != _ENDS_OF_A_LINE).any():

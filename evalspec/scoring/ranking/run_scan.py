@@ -39,7 +39,9 @@ from evalspec.inputs.ranking_files import warn_of_ranks
 from evalspec.scoring.ranking.hits import MISSING, Hits
 from evalspec.scoring.ranking.plain_lines import Flags, Floats, Lines, NotPlain, Places, Words, join_texts, split_lines
 
-_BLOCK_BYTES = 1 << 21
+_BLOCK_BYTES = 1 << 20
+_LONGEST_LINE = 1 << 16
+"""Bytes of a line beyond the block in which it begins. The strict reader reads a file with longer ones."""
 _SIEVE_BITS = 18
 """The sieve has 262,144 entries, and fits into the cache of a core."""
 _SIEVE_SHIFT = np.uint64(64 - _SIEVE_BITS)
@@ -130,10 +132,15 @@ class _Scan:
         """
         rest = b""
         while block := stream.read(max(_BLOCK_BYTES, len(rest))):
-            text = rest + block
-            rest = text[self._add(text[: text.rfind(b"\n") + 1], is_last=False) :]
+            end = stream.readline(_LONGEST_LINE)
+            text = b"".join((rest, block, end))
+            if not text.endswith(b"\n"):
+                if len(end) == _LONGEST_LINE:
+                    raise NotPlain
+                text += b"\n"
+            rest = text[self._add(text, is_last=False) :]
         if rest:
-            self._add(rest if rest.endswith(b"\n") else rest + b"\n", is_last=True)
+            self._add(rest, is_last=True)
 
     def collect(self) -> Hits:
         """Return all hits, in the order of the judgements."""

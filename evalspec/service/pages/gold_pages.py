@@ -147,7 +147,7 @@ def _render_triple(
     entry, found = find_project_triple(root, id), read_set(root)
     viewer, links = find_caller_viewer(found, visit.access), SetLinks(visit, name)
     is_blind, history = viewer.is_blind(entry), list_history(entry)
-    may_assign = visit.may("run") and viewer.person is not None
+    may_assign = visit.may("run") and viewer.person is not None and id not in viewer.withheld
     able = list_set_reviewers(visit.access, found.config) if may_assign else ()
     dispute = show_dispute(root, entry, viewer)
     whole_link = None if whole else links.part("/triple", id=id, whole=1)

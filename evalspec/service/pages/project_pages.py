@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Form, Query, Response
 from fastapi.responses import HTMLResponse
+from pydantic import Field
 
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.gold.gold_set import TripleEntry, read_set
@@ -44,6 +45,7 @@ ROUTER = APIRouter(include_in_schema=False)
 
 _SHOWN = 500
 _ALERTS_SHOWN = 100
+_PEOPLE_SHOWN = 100
 
 Name = Annotated[str, Form(max_length=10_000)]
 Digits = Annotated[str, Form(max_length=20)]
@@ -69,10 +71,10 @@ def _list_triples(visit: Visit) -> Iterator[tuple[TripleEntry, SetLinks, bool]]:
         with suppress(InvalidInput):  # the page of gold sets says why
             found = read_set(root)
             viewer = find_caller_viewer(found, visit.access)
-            waiting = list_reviewable(found, viewer.person) if viewer.person else []
+            waiting = {entry.id for entry in list_reviewable(found, viewer.person)} if viewer.person else ()
             for entry in found.entries.values():
                 is_dispute = can_settle(entry, viewer)
-                if viewer.person in list_assigned(entry) and (is_dispute or entry in waiting):
+                if viewer.person in list_assigned(entry) and (is_dispute or entry.id in waiting):
                     yield entry, SetLinks(visit, root.name), is_dispute
 
 
@@ -80,7 +82,7 @@ def _list_triples(visit: Visit) -> Iterator[tuple[TripleEntry, SetLinks, bool]]:
 def assign_work(
     visit: Operator,
     run_id: Name,
-    people: Annotated[list[str], Form(max_length=50)] = [],  # noqa: B006 - FastAPI copies it
+    people: Annotated[list[Annotated[str, Field(max_length=300)]], Form(max_length=50)] = [],  # noqa: B006 - copied
     metric: Name = "",
     dataset: Name = "",
     tag: Name = "",
@@ -129,7 +131,7 @@ def send_test(visit: Administrator) -> Response:
 def show_baselines(visit: Visitor, name: Annotated[str | None, Query(max_length=100)] = None) -> HTMLResponse:
     """Show who promoted which run to which baseline, newest first."""
     found = list_promotions(visit.access.engine, visit.namespace, _SHOWN, name=name or None)
-    newest = {one.name: place for place, one in reversed([*enumerate(found)])}
+    newest = {one.name: one.number for one in sorted(found, key=lambda one: one.number)}
     return render_page("baselines.html", visit, promotions=found, newest=newest, name=name)
 
 
@@ -137,9 +139,9 @@ User = Annotated[str, Form(min_length=1, max_length=200)]
 
 
 @ROUTER.get("/people")
-def show_people(visit: Administrator) -> HTMLResponse:
-    """Show the people of the namespace; to who administers all, everybody."""
-    return _render_people(visit)
+def show_people(visit: Administrator, name: Annotated[str, Query(max_length=200)] = "") -> HTMLResponse:
+    """Show the people of the namespace; to who administers all, everybody. `name`: a part of their names."""
+    return _render_people(visit, name=name)
 
 
 @ROUTER.post("/people", response_model=None)
@@ -170,14 +172,25 @@ def change_person(
     return see_other(visit.link("/people"))
 
 
-def _render_people(visit: Visit, error: str = "") -> HTMLResponse:
-    rules_all = _rules_all(visit)
+def _render_people(visit: Visit, error: str = "", name: str = "") -> HTMLResponse:
+    rules_all, part = _rules_all(visit), fold_user(name).casefold()
     people = [
-        one for one in list_people(visit.access.engine) if rules_all or {visit.namespace, EVERYWHERE} & {*one.roles}
+        one
+        for one in list_people(visit.access.engine)
+        if part in one.user.casefold() and (rules_all or {visit.namespace, EVERYWHERE} & {*one.roles})
     ]
-    status = HTTPStatus.CONFLICT if error else HTTPStatus.OK
-    given = {"people": people[:_SHOWN], "more": max(len(people) - _SHOWN, 0), "error": error, "rules_all": rules_all}
-    return render_page("people.html", visit, status, **given, roles=list(ProjectRole), time=render_time)
+    return render_page(
+        "people.html",
+        visit,
+        HTTPStatus.CONFLICT if error else HTTPStatus.OK,
+        people=people[:_PEOPLE_SHOWN],
+        more=max(len(people) - _PEOPLE_SHOWN, 0),
+        error=error,
+        name=name,
+        rules_all=rules_all,
+        roles=list(ProjectRole),
+        time=render_time,
+    )
 
 
 @ROUTER.get("/tokens")
@@ -194,7 +207,7 @@ def add_token(
     user: Annotated[str, Form(max_length=200)] = "",
 ) -> HTMLResponse:
     """Create a token for this namespace and show it once. `user`: the visitor; an admin may name somebody else."""
-    caller, name = visit.access.caller, user.strip() or visit.access.caller.user
+    caller, name = visit.access.caller, fold_user(user) or visit.access.caller.user
     if caller.kind != SESSION:
         raise ApiProblem(HTTPStatus.BAD_REQUEST, "a token creates no tokens; log in, or use evalspec token create")
     if not caller.may(scope) or (name != caller.user and not caller.may(Scope.ADMIN)):
@@ -210,25 +223,33 @@ def add_token(
 @ROUTER.post("/tokens/revoke", response_model=None)
 def remove_token(visit: Visitor, id: Annotated[str, Form(max_length=100)]) -> Response:
     """Revoke one of the tokens and sessions that the visitor sees."""
-    if id not in {one.token_id for one in _list_tokens(visit)} or not revoke_token(visit.access.engine, id):
+    if id not in {one.token_id for one, _ in _list_tokens(visit)} or not revoke_token(visit.access.engine, id):
         raise not_found("there is no such token")
     visit.access.record("token revoke", id)
     return see_other(visit.link("/tokens"))
 
 
-def _list_tokens(visit: Visit) -> Sequence[Caller]:
-    """Return valid tokens and sessions: of the visitor, and those that an admin is responsible for."""
+def _list_tokens(visit: Visit) -> Sequence[tuple[Caller, float | None]]:
+    """Return valid tokens and sessions with the last login: of the visitor, and what an admin is responsible for."""
     caller, rules_all = visit.access.caller, _rules_all(visit)
     rules_here, here = caller.may(Scope.ADMIN), frozenset({visit.namespace})
     with reading(visit.access.engine) as connection:
         now = read_clock(connection)
     return [
-        one
-        for one, revoked_at in list_tokens(visit.access.engine, (TOKEN, SESSION))
+        (one, last_login)
+        for one, revoked_at, last_login in list_tokens(visit.access.engine, (TOKEN, SESSION))
         if revoked_at is None
         and one.expires_at > now
-        and (rules_all or one.user == caller.user or (rules_here and one.namespaces == here))
+        and (rules_all or _is_own(one, caller) or (rules_here and one.namespaces == here))
     ]
+
+
+def _is_own(one: Caller, caller: Caller) -> bool:
+    """Return whether a token or session is surely the caller's.
+
+    A token does not prove that its user has it, because admins create tokens in any name. So its own is only itself.
+    """
+    return one.user == caller.user if caller.kind == SESSION else one.token_id == caller.token_id
 
 
 def _render_tokens(visit: Visit, made: str = "") -> HTMLResponse:

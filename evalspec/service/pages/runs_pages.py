@@ -130,11 +130,12 @@ def list_runs(
     )
 
 
-def _choose_branch(visit: Visit, chosen: str | None, dataset: str | None) -> str | None:
-    """Return the branch whose trends are shown: the chosen one, or that of most runs. None: there is no run."""
+def _choose_branch(visit: Visit, chosen: str | None, dataset: str | None) -> str:
+    """Return the branch whose trends are shown: the chosen one, or that of most runs, but of no pull request."""
     if chosen is not None:
         return chosen
-    return next((name for name, _ in visit.access.runs.list_branches(dataset)), None)
+    known = visit.access.runs.list_branches(dataset)
+    return next((name for name, _ in known if not name.startswith(":")), NO_BRANCH)
 
 
 def _list_failed(visit: Visit) -> list[Job]:

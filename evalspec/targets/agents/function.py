@@ -11,15 +11,10 @@ from evalspec.model import AgentReply, Sample
 from evalspec.model.samples import render_input
 from evalspec.targets.agents.base import add_times
 from evalspec.targets.agents.call_thread import CallThread, RaisedInThread
+from evalspec.targets.agents.entry import AgentFunction
 from evalspec.targets.agents.own_spans import joined_to_trace
 from evalspec.targets.agents.results import read_result
 from evalspec.targets.agents.user_agent import AgentInstance, Streamed, UserAgent
-
-AgentFunction = Any
-"""A function, an object or a class. Takes the question, or a conversation as a list of `{"role", "content"}`. Returns
-the answer as text, or a dict with `response` and, if known, `retrieved_contexts`, `retrieved_context_ids`,
-`tool_calls`, `steps`, `model_calls`, `usage` and `finish_reason`. May be async, and may yield the answer in
-pieces. A class is instantiated; objects of LangChain and LlamaIndex are called as they are."""
 
 
 class FunctionAgent:

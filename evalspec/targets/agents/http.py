@@ -36,8 +36,9 @@ from evalspec.targets.http.client import (
     refuse_status,
     send,
 )
-from evalspec.targets.http.credentials import Credentials, KeyPlace
+from evalspec.targets.http.credentials import Credentials
 from evalspec.targets.http.failures import ServiceNames
+from evalspec.targets.http.keys import KeyPlace
 from evalspec.targets.http.polling import JobPolling, add_headers, fetch
 from evalspec.targets.http.routes import Route
 from evalspec.targets.http.template import add_query, list_placeholders
@@ -237,7 +238,7 @@ async def read_rest(events: "AsyncGenerator[ServerSentEvent, None]", seconds: fl
     Nothing in it matters any more, not even an error. `seconds`: until the request times out, which would cost the
     answer.
     """
-    with suppress(TimeoutError, ServiceError, httpx.HTTPError):
+    with suppress(ServiceError, httpx.HTTPError, OSError):
         async with asyncio.timeout(min(_REST_SECONDS, seconds / 2)):
             async for _ in events:
                 pass

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, ValidationError, convert
+from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem
@@ -14,6 +15,7 @@ from evalspec.base.foreign_text import normalize
 from evalspec.base.jsonl import read_head, read_json_lines
 from evalspec.base.registry import near_miss
 from evalspec.base.text import excerpt
+from evalspec.inputs.datasets.jsonl_lines import parse_plainly
 from evalspec.inputs.ranking_files import looks_like_run, read_run
 from evalspec.inputs.tool_calls import read_tool_calls
 from evalspec.inputs.usage import read_usage
@@ -67,6 +69,16 @@ def replay(replies: Replies, dataset: str, sample: Sample) -> Exchange:
     return Exchange(sample, found.reply, error, question_digest=asked, request_digest=found.request_digest)
 
 
+class _PlainReply(Struct, forbid_unknown_fields=True, gc=False):
+    """What most lines are: an answer to a sample."""
+
+    id: Annotated[str, Meta(min_length=1)]
+    response: str
+
+
+_decode_plain = Decoder(built(_PlainReply)).decode
+
+
 def load_replies(path: Path, shown_as: str) -> Replies:
     """Return the replies of a file. Null counts as absent. Without `response` the answer is empty.
 
@@ -77,8 +89,8 @@ def load_replies(path: Path, shown_as: str) -> Replies:
     """
     problems: list[Problem] = []
     replies: dict[tuple[str, str], RecordedReply] = {}
-    for line, value in read_json_lines(path, shown_as, problems):
-        fields, found = _read_fields(_read_report_line(value), _RECORDED_READERS)
+    for line, value in read_json_lines(path, shown_as, problems, lambda line: parse_plainly(line, _decode_plain)):
+        fields, found = _read_line(value)
         key = (fields.get("dataset") or "", fields.get("id") or "")
         if key in replies:
             message = f"duplicate reply for '{key[1]}', first in line {replies[key].line}"
@@ -89,6 +101,12 @@ def load_replies(path: Path, shown_as: str) -> Replies:
     if problems:
         raise InvalidInput(sorted(problems, key=lambda problem: problem.line or 0))
     return replies
+
+
+def _read_line(value: Any) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
+    if isinstance(value, _PlainReply):
+        return {"id": normalize("NFC", value.id), "response": value.response}, []
+    return _read_fields(_read_report_line(value), _RECORDED_READERS)
 
 
 def _read_report_line(value: Any) -> Any:

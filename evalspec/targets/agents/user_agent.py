@@ -16,37 +16,14 @@ from msgspec import Struct
 from evalspec.base.errors import ServiceError
 from evalspec.inputs.user_code.calls import describe_exception, ends_the_run
 from evalspec.targets.agents.call_thread import CallThread, RaisedInThread, close_object
+from evalspec.targets.agents.entry import CALL, ENGINE, defines_entry, find_entry
 from evalspec.targets.agents.results import ANSWER_KEYS, read_text
 
-_RUNNABLE = ("invoke", "ainvoke")
-_ENGINE = ("query", "aquery", "chat", "achat")
-_CALL = "__call__"
 _TEXT_KEYS = ("input", "question", "query")
 _MESSAGES_KEY = "messages"
 
 Question = str | list[dict[str, str]]
 """A question, or a conversation as a list of `{"role", "content"}`."""
-
-
-def is_agent(value: Any) -> bool:
-    """Return whether a value is a function, an object or a class that can answer questions."""
-    return _find_entry(value) is not None
-
-
-def describe_misfit(agent: Any) -> str | None:
-    """Return why an agent cannot be called with one question, or None if it can, or if its parameters are unknown."""
-    if inspect.isclass(agent) and _defines_entry(agent):
-        return None
-    entry = _find_entry(agent) or _CALL
-    try:
-        signature = inspect.signature(agent if entry == _CALL else getattr(agent, entry))
-    except (TypeError, ValueError):  # code that was not written in Python may have none
-        return None
-    try:
-        signature.bind("")
-    except TypeError as error:
-        return str(error)
-    return None
 
 
 class UserAgent:
@@ -59,7 +36,7 @@ class UserAgent:
     def __init__(self, agent: Any) -> None:
         self._agent = agent
         self.notices: list[str] = []
-        self._is_class = inspect.isclass(agent) and _defines_entry(agent)
+        self._is_class = inspect.isclass(agent) and defines_entry(agent)
         has_state = not inspect.isclass(agent) and callable(getattr(agent, "reset", None))
         self.turns = asyncio.Lock() if has_state else nullcontext()
 
@@ -72,7 +49,7 @@ class UserAgent:
         if not self._is_class:
             return AgentInstance(self._agent, thread, is_shared=True)
         try:
-            if inspect.iscoroutinefunction(getattr(self._agent, _find_entry(self._agent) or _CALL)):
+            if inspect.iscoroutinefunction(getattr(self._agent, find_entry(self._agent) or CALL)):
                 return AgentInstance(self._agent(), thread, is_shared=False)
             return AgentInstance(await thread.call(self._agent), thread, is_shared=False)
         except RaisedInThread as raised:
@@ -100,9 +77,9 @@ class AgentInstance:
         self.is_shared = is_shared
         self.own = own
         self._thread = thread
-        entry = _find_entry(own) or _CALL
-        self._call = own if entry == _CALL else getattr(own, entry)
-        self._takes_one_question = entry in _ENGINE
+        entry = find_entry(own) or CALL
+        self._call = own if entry == CALL else getattr(own, entry)
+        self._takes_one_question = entry in ENGINE
         self._keys = _list_input_keys(self._call)
 
     async def reset(self) -> None:
@@ -148,26 +125,6 @@ def _call_and_join(call: Callable[[Any], Any], prepared: Any) -> Any:
     result = call(prepared)
     stream = open_stream(result)
     return result if stream is None or stream.is_async else join_stream(stream)
-
-
-def _find_entry(agent: Any) -> str | None:
-    """Return the name of the method to call, or None. `__call__` stands for the object itself."""
-    is_called = callable(agent) and (not inspect.isclass(agent) or _defines_call(agent) or not _has_methods(agent))
-    names = (*_RUNNABLE, *([_CALL] if is_called else []), *_ENGINE)
-    return next((name for name in names if callable(getattr(agent, name, None))), None)
-
-
-def _has_methods(agent: Any) -> bool:
-    return any(callable(getattr(agent, name, None)) for name in (*_RUNNABLE, *_ENGINE))
-
-
-def _defines_call(kind: type) -> bool:
-    return any(_CALL in vars(base) for base in kind.__mro__)
-
-
-def _defines_entry(kind: type) -> bool:
-    """Return whether the instances of a class answer questions. If not, calling the class is the agent."""
-    return _has_methods(kind) or _defines_call(kind)
 
 
 def _list_input_keys(call: Any) -> tuple[str, ...]:

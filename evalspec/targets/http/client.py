@@ -389,7 +389,7 @@ async def read_limited(response: httpx.Response, most: int = MAX_REPLY_BYTES) ->
 async def _read_beginning(response: httpx.Response) -> str:
     """Return the first few KiB of a body for quoting, as far as they arrive and can be unpacked."""
     beginning = b""
-    with suppress(TooLarge, httpx.HTTPError):
+    with suppress(TooLarge, httpx.HTTPError, OSError):
         async for chunk in iterate_unpacked(response):
             beginning += chunk
             if len(beginning) >= _ERROR_BODY_BYTES:

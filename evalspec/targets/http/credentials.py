@@ -14,18 +14,16 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from http import HTTPStatus
 from io import BytesIO
-from pathlib import Path
 from threading import Event, Thread, Timer
 from time import time
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
-
-from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput, Problem, ServiceError
 from evalspec.base.text import decode_reply
 from evalspec.base.trust import Act, require, require_file
 from evalspec.inputs.manifest.auth_schema import AuthConfig, CertificateConfig, OAuth2Config
 from evalspec.inputs.manifest.redaction import hide_all
+from evalspec.targets.http.keys import KeyPlace, build_bearer, forget
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -49,24 +47,8 @@ _FORMS = 'one line with the token, or {"token": "…", "expiresAt": "2026-01-31T
 _SEE_WHY = "run it in a terminal to see why"
 
 
-def build_bearer(key: str) -> Mapping[str, str]:
-    """Return the header of a bearer token."""
-    return {"authorization": f"Bearer {key}"}
-
-
-def _forget(_key: str) -> None:
-    """Do nothing."""
-
-
 async def _count_nothing() -> None:
     """Do nothing."""
-
-
-class KeyPlace(Struct, frozen=True):
-    """Where commands run and certificates are, and what is called with each new token, so that it is redacted."""
-
-    folder: Path = Path()
-    learn: Callable[[str], None] = _forget
 
 
 class _Token(NamedTuple):
@@ -87,7 +69,7 @@ class Credentials:
         *,
         key: str = "",
         build: Callable[[str], Mapping[str, str]] = build_bearer,
-        learn: Callable[[str], None] = _forget,
+        learn: Callable[[str], None] = forget,
         timeout: float = _REQUEST_SECONDS,
     ) -> None:
         """`setting`: the section of `auth`. `key`: sent without a token. `build`: returns the headers of a key.

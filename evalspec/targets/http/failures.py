@@ -21,6 +21,8 @@ _BAD_REQUEST = (400, 422)
 _DENIED = (401, 403)
 _NOT_THERE = (404, 405)
 _NO_QUOTA = "insufficient_quota"
+_REFUSED_CERTIFICATE = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
+"""In the names of the TLS alerts by which a service refuses a client's certificate, or the lack of one."""
 _RETRY_DELAY = re.compile(r'"retryDelay":\s*"(\d+(?:\.\d+)?)s"')
 """Google's services write the requested wait into the body instead of a Retry-After header."""
 
@@ -114,12 +116,8 @@ def explain_failure(error: Exception, url: str, timeout: float, service: Service
     if isinstance(error, httpx.TimeoutException | TimeoutError):
         message = f"no complete reply from {where} within {timeout:g} s ({service.setting}.timeoutSeconds)"
         return ServiceError(message, retryable=True)
-    if isinstance(error, httpx.RemoteProtocolError | httpx.NetworkError):
-        # In TLS 1.3, a service that misses a certificate of the client closes the connection without a word.
-        may_miss_one = where.startswith("https:") and isinstance(error, httpx.NetworkError)
-        hint = "; if it wants a client certificate, set auth.certificate" if may_miss_one else ""
-        message = f"the connection to {where} was closed before the reply was complete{hint}"
-        return ServiceError(message, retryable=True)
+    if isinstance(error, httpx.RemoteProtocolError | httpx.NetworkError | ssl.SSLError):
+        return _explain_closed(error, where)
     if isinstance(error, httpx.LocalProtocolError):
         setting = f"{service.setting}.{service.credentials_key}"
         message = f"the request cannot be sent: a name or value in {setting} has a forbidden character"
@@ -131,6 +129,22 @@ def explain_failure(error: Exception, url: str, timeout: float, service: Service
         return ServiceError(f"the reply of {where} does not match its content-encoding: {error}")
     deepest = list(_causes(error))[-1]
     return ServiceError(f"the request to {where} failed: {type(deepest).__name__}: {deepest}")
+
+
+def _explain_closed(error: Exception, where: str) -> ServiceError:
+    """Return the error for a connection that ended within an exchange.
+
+    In TLS 1.3, a service refuses the client's certificate, or the lack of one, after the handshake: with an alert
+    (RFC 8446, section 6.2), which is lost if the service closes the connection at once.
+    """
+    message = f"the connection to {where} was closed before the reply was complete"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        refused = any(word in error.reason for word in _REFUSED_CERTIFICATE)
+        fix = "; set auth.certificate to a client certificate that it accepts" if refused else ""
+        return ServiceError(f"{message} ({error.reason}){fix}", retryable=not refused)
+    may_miss_one = isinstance(error, httpx.NetworkError) and where.startswith("https:")
+    fix = "; if it wants a client certificate, set auth.certificate" if may_miss_one else ""
+    return ServiceError(f"{message}{fix}", retryable=True)
 
 
 def looks_like_html(text: str) -> bool:

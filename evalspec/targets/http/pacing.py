@@ -1,7 +1,6 @@
 """Retries with their waits, and a limit on concurrent requests that adapts to the service's load."""
 
 import asyncio
-import email.utils
 import random
 import re
 import time
@@ -189,8 +188,10 @@ def parse_retry_after(value: str | None, now: datetime | None = None) -> float |
         return None
     if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
         return float(value)
+    from email.utils import parsedate_to_datetime
+
     try:
-        moment = email.utils.parsedate_to_datetime(value)
+        moment = parsedate_to_datetime(value)
     except ValueError:
         return None
     if moment.tzinfo is None:

@@ -6,7 +6,6 @@ from importlib.util import find_spec
 from ipaddress import IPv6Address, ip_address
 from os import environ
 from typing import TYPE_CHECKING, Any
-from urllib import request
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -65,6 +64,8 @@ def proxy_for(url: str) -> str | None:
     scheme, host, netloc = _split(url)
     if not host or is_loopback(host):
         return None
+    from urllib import request  # with http.client and email
+
     proxies = request.getproxies()
     proxy = proxies.get(scheme) or proxies.get("all")
     # Not in typeshed. The public function also reads the system's settings, which httpx never did.
@@ -92,6 +93,8 @@ def check_proxy(url: str) -> Problem | None:
     proxy = proxy_for(url)
     if proxy is None:
         return None
+    from urllib import request
+
     scheme, host, _ = _split(proxy)
     field = "ALL_PROXY" if not request.getproxies().get(_split(url)[0]) else f"{_split(url)[0].upper()}_PROXY"
     if scheme not in _PROXY_SCHEMES or not host:

@@ -4,7 +4,6 @@ The same rule applies before and after reranking: chunks collapse to their docum
 is truncated afterwards. If too few documents remain, the search is repeated with more chunks.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -102,9 +101,11 @@ class RetrieverAgent:
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncIterator[None]:
+        from asyncio import timeout
+
         limit = self._how.timeout_seconds
         try:
-            async with asyncio.timeout(limit):
+            async with timeout(limit):
                 yield
         except TimeoutError:
             raise RetrieverError(f"no ranking within {limit:g} s", retryable=True) from None

@@ -18,9 +18,10 @@ from evalspec.targets.http.client import (
     open_client,
     parse_body,
 )
-from evalspec.targets.http.credentials import Credentials, KeyPlace
+from evalspec.targets.http.credentials import Credentials
 from evalspec.targets.http.error_body import parse_error, refuse_error_body
 from evalspec.targets.http.failures import ServiceNames
+from evalspec.targets.http.keys import KeyPlace
 from evalspec.targets.http.pacing import persist
 from evalspec.targets.http.polling import JobPolling, add_headers, fetch
 from evalspec.targets.http.routes import Route

@@ -13,25 +13,20 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, RetrieverError
 from evalspec.base.registry import Registry, returned
-from evalspec.base.text import strip_userinfo
 from evalspec.inputs.manifest.retriever_schema import (
     Bm25Options,
     BuiltinOptions,
     HttpTarget,
     HybridOptions,
-    PluginOptions,
     PythonTarget,
-    QdrantOptions,
     RetrieverTarget,
 )
 from evalspec.model import Document
-from evalspec.targets.http.credentials import KeyPlace
+from evalspec.targets.http.keys import KeyPlace
 from evalspec.targets.retrievers.base import Deletes, Hit, Ingests, Prepares, Retrieval, Retriever, SearchRequest
 from evalspec.targets.retrievers.bm25 import Bm25Retriever
 from evalspec.targets.retrievers.qdrant import QdrantRetriever
 from evalspec.targets.retrievers.vectors import DenseRetriever, TextVectors
-
-DEFAULT_RETRIES = 2
 
 
 class RetrieverFactory(Protocol):
@@ -68,36 +63,6 @@ def open_retriever(target: RetrieverTarget, url: str | None, place: KeyPlace, ve
 
         return OwnRetriever(target, place.folder)
     return create_builtin(target, vectors)
-
-
-def is_in_memory(target: RetrieverTarget) -> bool:
-    """Return whether a target keeps documents in the memory of this process. Unknown targets (other packages, the
-    user's own code) are assumed not to.
-    """
-    if isinstance(target, QdrantOptions):
-        return not target.url and not target.path
-    return not isinstance(target, HttpTarget | PythonTarget | PluginOptions)
-
-
-def store_address(target: RetrieverTarget, url: str | None) -> str | None:
-    """Return the address of a target's document store; None for the memory of this process. For other packages and the
-    user's own code the address is unknown, and their name is used.
-    """
-    if is_in_memory(target):
-        return None
-    if isinstance(target, HttpTarget):
-        return strip_userinfo(target.http.url or url or "") or None
-    if isinstance(target, QdrantOptions):
-        return f"{strip_userinfo(target.url) if target.url else target.path}#{target.collection}"
-    return target.python if isinstance(target, PythonTarget) else target.builtin
-
-
-def count_retries(target: RetrieverTarget) -> int:
-    """Return how often a failed query is retried. A retry repeats the search, whichever stage failed."""
-    if not isinstance(target, HttpTarget):
-        return DEFAULT_RETRIES
-    calls = (target.http.search, target.http.rerank)
-    return max(call.max_retries for call in calls if call is not None)
 
 
 def create_builtin(options: BuiltinOptions, vectors: TextVectors) -> Retriever:

@@ -271,7 +271,7 @@ def _explain_source(source: Exception, url: str, where: str, timeout: float) -> 
 
     if isinstance(source, Refused):
         return source
-    if isinstance(source, httpx.TransportError):
+    if isinstance(source, httpx.TransportError | OSError):
         return explain_failure(source, url, timeout, _describe_service()).named(RetrieverError, "qdrant")
     return _not_qdrant(where)
 

@@ -172,7 +172,7 @@ def _as_anchored(outcome: RegressionOutcome, *, is_needed: bool) -> RegressionOu
     if outcome.status is not INCOMPLETE:
         return replace(outcome, against=ComparedWith.ANCHOR)
     fix = ". promote a run with --anchor REASON" if is_needed else ""
-    reason = f"the anchor cannot be compared: {outcome.reason}{fix}"
+    reason = outcome.reason if outcome.worsened else f"the anchor cannot be compared: {outcome.reason}{fix}"
     return replace(outcome, against=ComparedWith.ANCHOR, status=INCOMPLETE if is_needed else NOT_GATED, reason=reason)
 
 

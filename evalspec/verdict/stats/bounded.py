@@ -19,6 +19,7 @@ intervals, it is about the mean of the population that the replies come from, no
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,8 @@ _CELLS = 1024
 _PRECISION = 1e-9
 """Relative precision of the probability beyond the end of an interval."""
 _MOST_STEPS = 80
+_ENDS_KEPT = 256
+"""So many ends are kept, each of at most `_CELLS` kinds of units: 24 KiB."""
 
 _MOST_TERMS = 10_000
 """Limit of the continued fraction. About sqrt(n) terms are needed."""
@@ -79,7 +82,8 @@ def compute_bounded_interval(
     if clusters is not None and units.counts.sum() < 2:
         return None
     tail = (1 - confidence) / 2
-    return low + (1 - _find_end(units.mirrored(), tail)) * (high - low), low + _find_end(units, tail) * (high - low)
+    least, most = 1 - _recall_end(units.mirrored(), tail), _recall_end(units, tail)
+    return low + least * (high - low), low + most * (high - low)
 
 
 def compute_bounded_p_value(
@@ -165,6 +169,20 @@ def _compute_tail(units: Units, limit: float) -> float:
 
     coefficients = np.append(units.sums - limit * units.sizes, (1 - limit) * units.unseen)
     return float(compute_tails(coefficients[None], np.append(units.counts, 1.0)[None])[0])
+
+
+def _recall_end(units: Units, tail: float) -> float:
+    """Do as `_find_end`, once for the same units: a run's summary, thresholds and verdict ask for the same ends."""
+    if len(units.counts) > _CELLS:
+        return _find_end(units, tail)
+    return _find_kept_end(units.sums.tobytes(), units.sizes.tobytes(), units.counts.tobytes(), units.unseen, tail)
+
+
+@lru_cache(maxsize=_ENDS_KEPT)
+def _find_kept_end(sums: bytes, sizes: bytes, counts: bytes, unseen: float, tail: float) -> float:
+    import numpy as np
+
+    return _find_end(Units(np.frombuffer(sums), np.frombuffer(sizes), np.frombuffer(counts), unseen), tail)
 
 
 def _find_end(units: Units, tail: float) -> float:

@@ -3,9 +3,12 @@
 import re
 
 import pytest
+from sqlalchemy import update
 
+from evalspec.service.database import writing
 from evalspec.service.people import list_people, set_role, welcome
-from evalspec.service.tokens import EVERYWHERE, SESSION, ProjectRole, Scope, create_token
+from evalspec.service.tables import PEOPLE
+from evalspec.service.tokens import EVERYWHERE, SESSION, TOKEN, ProjectRole, Scope, create_token, list_tokens
 from service.pages.visitors import BROWSER
 
 ANA, BEN, CLEO = "ana@example.com", "ben@example.com", "cleo@example.com"
@@ -43,7 +46,7 @@ def roles(engine):
 
 def test_an_admin_changes_roles_and_disables_people(visit, roles):
     place = "/people?namespace=shop"
-    visit(CLEO, "/runs?namespace=shop", 403)
+    assert 'action="/logout"' in visit(CLEO, "/runs?namespace=shop", 403), "for who came with another account"
     visit(ANA, place, 303, "POST", user=CLEO, role="reviewer")
     assert roles(CLEO) == {"shop": "reviewer"}
     visit(CLEO, "/runs?namespace=shop")
@@ -67,6 +70,17 @@ def test_an_address_is_disabled_in_every_spelling(visit, roles, engine, client):
     visit(ANA, "/people?namespace=shop", 303, "POST", user=shown, role="disable")
     assert client.get("/v1/runs", headers=headers).status_code == 401
     assert "nobody is named" in visit(ANA, "/people?namespace=shop", 409, "POST", user="x@example.com", role="disable")
+
+
+def test_people_beyond_the_first_hundred_are_found_by_a_part_of_their_names(visit, roles, engine):
+    for number in range(120):
+        set_role(engine, f"P{number:03}", "shop", ProjectRole.VIEWER)
+    page = visit(ANA, "/people?namespace=shop")
+    assert page.count("<tr role") == 101 and "… and 22 more people" in page  # with Ana, Ben, and the head of the table
+    found = visit(ANA, "/people?namespace=shop&name=p11")
+    assert re.findall(r"<bdi>(P\d+)</bdi>", found) == [f"P11{last}" for last in range(10)]
+    assert "more people" not in found
+    assert "<bdi>&lt;i&gt;</bdi>" in visit(ANA, "/people?namespace=shop&name=<i>")
 
 
 def test_the_last_admin_stays(visit, roles):
@@ -109,12 +123,36 @@ def test_a_token_is_shown_once_and_has_no_more_than_its_person(visit, roles, cli
     assert status("/v1/runs") != 200
     set_role(engine, CLEO, "shop", ProjectRole.EDITOR)
     assert made[1] in visit(BEN, "/tokens"), "an admin sees the tokens of the project"
+    visit(BEN, "/tokens", 200, "POST", scope="read", days="7", user="ci")
+    with writing(engine) as connection:
+        connection.execute(update(PEOPLE).where(PEOPLE.c.user == CLEO).values(last_seen=86_400))
+        connection.execute(update(PEOPLE).where(PEOPLE.c.user == BEN).values(last_seen=2 * 86_400))
+    rows = re.findall(
+        r'data-title="user"><bdi>(.+?)</bdi>.+?data-title="last login">(.*?)<', visit(BEN, "/tokens"), re.DOTALL
+    )
+    assert {(CLEO, "1970-01-02"), ("ci", "1970-01-03")} <= {*rows}, "of the user, or else of who created it"
     visit(BEN, "/tokens/revoke", 303, "POST", id=made[1])
     assert status("/v1/runs") == 401
     own = re.search(r'name="id" value="(\w+)"', visit(CLEO, "/tokens"))[1]
     assert "there is no such token" in visit(BEN, "/tokens/revoke", 404, "POST", id=own), "a session of hers"
     visit(CLEO, "/tokens/revoke", 303, "POST", id=own)
     visit(CLEO, "/runs", 401)
+
+
+def test_a_token_in_the_name_of_somebody_does_not_show_or_end_what_is_theirs(visit, roles, client, engine):
+    visit(ANA, "/tokens?namespace=docs", 200, "POST", scope="read")
+    theirs = [
+        one.token_id
+        for one, *_ in list_tokens(engine, (TOKEN, SESSION))
+        if one.user == ANA and one.namespaces != {"shop"}
+    ]
+    made = re.search(r"evs_(\w+?)_[\w-]+", visit(BEN, "/tokens", 200, "POST", scope="admin", user=ANA.upper()))
+    sent = BROWSER | {"Authorization": f"Bearer {made[0]}"}
+    shown = client.get("/tokens", headers=sent).text
+    assert (made[1] in shown, [one for one in theirs if one in shown], "docs" in shown) == (True, [], False)
+    for one in theirs:
+        assert client.post("/tokens/revoke", headers=sent, data={"id": one}).status_code == 404
+    visit(ANA, "/runs?namespace=docs")
 
 
 def test_an_admin_of_one_project_sees_the_audit_of_no_other(client, engine):
