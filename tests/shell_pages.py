@@ -68,6 +68,8 @@ _ADDRESSES = {
     "localhost:8321": "SERVICE",
 }
 """Addresses that pages have, and the variable with the address of the stand-in that is used instead."""
+_ADDRESS = re.compile(rf"(?:{'|'.join(map(re.escape, _ADDRESSES))})(?!\d)")
+"""One of them, and no longer port: manifests are filled again and again, and a stand-in may have port 40003."""
 _OWN_PORTS = re.compile(r"\b(8917|8918|8921|8923)\b")
 """Ports on which manifests of this repository start an agent. A free one is used instead."""
 
@@ -359,6 +361,11 @@ def _own_modules(folder: Path) -> Iterator[None]:
                 del sys.modules[name]
 
 
+def fill_addresses(code: str, variables: Mapping[str, str]) -> str:
+    """Return the text with the addresses of the stand-ins that `variables` name."""
+    return _ADDRESS.sub(lambda found: variables.get(_ADDRESSES[found[0]], found[0]), code)
+
+
 class _Following:
     """A page that a reader follows. `printed` is what the command before printed, until the page has shown it."""
 
@@ -369,9 +376,7 @@ class _Following:
     def fill(self, code: str) -> str:
         for text, by in self.page.filled.items():
             code = code.replace(text, by)
-        for text, variable in _ADDRESSES.items():
-            code = code.replace(text, os.environ.get(variable, text))
-        return code
+        return fill_addresses(code, os.environ)
 
     def move(self, manifest: str) -> str:
         return _OWN_PORTS.sub(os.environ["EVALSPEC_PORT"], self.fill(manifest))

@@ -7,7 +7,17 @@ import pytest
 from markdown_it import MarkdownIt
 
 from pages import test_data_blocks, test_how_to, test_other_pages, test_reference
-from shell_pages import DOCUMENTS, EXEMPTIONS, ROOT, Page, find_exemption, list_compared, name_page, read_blocks
+from shell_pages import (
+    DOCUMENTS,
+    EXEMPTIONS,
+    ROOT,
+    Page,
+    fill_addresses,
+    find_exemption,
+    list_compared,
+    name_page,
+    read_blocks,
+)
 
 FOLLOWED = (test_how_to, test_other_pages, test_reference)
 NEEDS = {name: needs for module in FOLLOWED for name, needs in module.PAGES.items()}
@@ -98,3 +108,10 @@ def test_what_pages_print_is_of_blocks_that_exist():
     }
     named = {(name, number) for name, needs in NEEDS.items() for number in (*needs.prints, *needs.other_numbers)}
     assert named <= places
+
+
+def test_an_address_is_filled_once():
+    stand_ins = {"AGENT": "http://127.0.0.1:40003", "SERVICE": "http://127.0.0.1:8321", "LOCAL": "localhost:80001"}
+    filled = fill_addresses("url: http://localhost:4000/chat, localhost:8917, http://localhost:8932", stand_ins)
+    assert filled == "url: http://127.0.0.1:40003/chat, localhost:80001, http://localhost:8932"
+    assert fill_addresses(filled, stand_ins) == filled, "a manifest is filled before and after every command"
