@@ -38,7 +38,7 @@ NAMES_OUTSIDE_FORMATS = {
     "api/scoring.py": ["TREC's or BEIR's"],
     "targets/agents/replay.py": ["a TREC run"],
     "scoring/ranking/run_files.py": ["a TREC run"],
-    "model/samples.py": ["the maximum in TREC qrels"],
+    "model/conventions.py": ["the maximum in TREC qrels"],
     # Posted datasets have this format, and the API's documentation says whose formulas `compat` means.
     "service/posted_datasets.py": ['DATASET_FORMAT = "mixpeek"'],
     "service/evaluations_api.py": ["`mixpeek`: F1 and F2 of the mean precision"],

@@ -8,9 +8,9 @@ import pytest
 from evalspec.api import public
 from evalspec.api.arguments import Options
 from evalspec.curation.gold.schema import DisputeOutcome, Flag, Kind
+from evalspec.model.conventions import EmptyQrels, FlatIds
 from evalspec.model.fingerprints import Cleanup, RetrieverMode
 from evalspec.model.labels import OF_REPLIES, OF_SCORES
-from evalspec.model.samples import EmptyQrels, FlatIds
 
 
 def words_of(kind: Any) -> set[str]:

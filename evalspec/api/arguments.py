@@ -10,8 +10,8 @@ from typing_extensions import TypedDict
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.registry import near_miss
+from evalspec.model.conventions import MAX_REPEATS
 from evalspec.model.fingerprints import Cleanup, RetrieverMode
-from evalspec.model.samples import MAX_REPEATS
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.sharding import read_shard
 from evalspec.targets.agents.entry import AgentFunction, is_agent

@@ -253,7 +253,7 @@ def score(
     """
     from evalspec.api.score_run import build_run
     from evalspec.api.scoring import list_notes, measure
-    from evalspec.model.samples import EmptyQrels
+    from evalspec.model.conventions import EmptyQrels
 
     check_arguments(cutoffs=cutoffs, min_grade=min_grade, empty_qrels=empty_qrels)
     conditions = [where] if isinstance(where, str) else where
@@ -349,7 +349,7 @@ def convert(
     from evalspec.api.conversion import convert_dataset
     from evalspec.inputs.datasets.base import Source
     from evalspec.inputs.datasets.selection import parse_selection
-    from evalspec.model.samples import FlatIds
+    from evalspec.model.conventions import FlatIds
 
     check_arguments(retrieval_gt_1d=retrieval_gt_1d, sample_size=sample_size)
     beside = (Path(corpus) if corpus else None, str(corpus or ""))

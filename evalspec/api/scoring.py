@@ -13,7 +13,7 @@ from evalspec.base.foreign_text import inert
 from evalspec.base.jsonl import open_unpacked
 from evalspec.inputs.manifest.metric_spec import parse_metric_spec
 from evalspec.inputs.ranking_files import GroundTruth, looks_like_qrels, read_qrels
-from evalspec.model.samples import EmptyQrels
+from evalspec.model.conventions import EmptyQrels
 from evalspec.scoring.ranking.engine import Measured, MeasureSpec, compute_measures
 from evalspec.scoring.ranking.measures import MEASURES, parse_beta
 from evalspec.scoring.ranking.run_files import check_overlap, measure_run_file

@@ -25,7 +25,7 @@ from evalspec.cli.streams import emit, notify_lines
 from evalspec.cli.trust_options import trust_options
 from evalspec.inputs.datasets.base import Source
 from evalspec.inputs.datasets.selection import parse_selection
-from evalspec.model.samples import FlatIds
+from evalspec.model.conventions import FlatIds
 
 _PATH = click.Path(path_type=Path)
 

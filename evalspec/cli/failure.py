@@ -5,7 +5,6 @@ SIGTERM and SIGHUP act like Ctrl-C: started processes are stopped and results so
 
 import errno
 import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
@@ -82,6 +81,7 @@ def ended_like_ctrl_c() -> Iterator[None]:
 
     SIGINT is handled even if a shell started the process with it ignored, as with `&` in a script.
     """
+    import signal  # for commands that run long
 
     def interrupt(*_: object) -> None:
         signal.raise_signal(signal.SIGINT)

@@ -1,10 +1,12 @@
 """A group of commands whose modules are imported when they are used."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class LazyGroup(click.Group):
@@ -29,8 +31,10 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(self._summaries.items()))
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """Return the completions of a name or option without importing the commands."""
+        from click.shell_completion import CompletionItem
+
         found = [
             CompletionItem(name, help=said) for name, said in self._summaries.items() if name.startswith(incomplete)
         ]

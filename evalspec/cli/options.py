@@ -15,7 +15,7 @@ from evalspec.base.foreign_text import inert
 from evalspec.base.plural import counted, pluralize
 from evalspec.cli.name_completion import complete_dataset, find_manifest
 from evalspec.cli.streams import notify
-from evalspec.model.samples import MAX_REPEATS, FlatIds
+from evalspec.model.conventions import MAX_REPEATS, FlatIds
 
 _INDEX = re.compile(r"\[\d+\]")
 

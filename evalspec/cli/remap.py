@@ -25,7 +25,7 @@ from evalspec.curation.remap import report
 from evalspec.curation.remap.carrying import Remapped, load_and_remap
 from evalspec.inputs.datasets.base import Written
 from evalspec.inputs.datasets.writing import choose_format, list_losses, write_dataset
-from evalspec.model.samples import FlatIds
+from evalspec.model.conventions import FlatIds
 from evalspec.runs.store.run_store import OWN_INPUTS
 
 _PATH = click.Path(path_type=Path)

@@ -10,7 +10,7 @@ from evalspec.cli.options import EnumChoice, json_option, option, warn_all, wher
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
-from evalspec.model.samples import EmptyQrels
+from evalspec.model.conventions import EmptyQrels
 
 _FILE = click.Path(path_type=Path)
 

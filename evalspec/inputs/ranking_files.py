@@ -17,7 +17,7 @@ Qrels = dict[str, dict[str, int]]
 """{query: {document: grade}}. 0: judged not relevant. Absent: unjudged."""
 
 ScoredRun = dict[str, dict[str, float]]
-"""{query: {document: score}} in the order of the file. `hits.rank_documents` returns the ranking."""
+"""{query: {document: score}} in the order of the file. `measures.rank_documents` returns the ranking."""
 
 _COLUMNS, _RANKED_COLUMNS = 6, 3
 SHOWN = 20

@@ -6,6 +6,8 @@ from evalspec.base.lazy_names import attach
 
 if TYPE_CHECKING:
     from evalspec.model.base import LARGEST_VALUE as LARGEST_VALUE
+    from evalspec.model.conventions import HIGHEST_GRADE as HIGHEST_GRADE
+    from evalspec.model.conventions import MAX_REPEATS as MAX_REPEATS
     from evalspec.model.corrections import Basis as Basis
     from evalspec.model.corrections import Controls as Controls
     from evalspec.model.corrections import Correction as Correction
@@ -50,8 +52,6 @@ if TYPE_CHECKING:
     from evalspec.model.runs import StageLatency as StageLatency
     from evalspec.model.runs import describe_reuse as describe_reuse
     from evalspec.model.samples import CLAIMS_KEY as CLAIMS_KEY
-    from evalspec.model.samples import HIGHEST_GRADE as HIGHEST_GRADE
-    from evalspec.model.samples import MAX_REPEATS as MAX_REPEATS
     from evalspec.model.samples import Check as Check
     from evalspec.model.samples import Document as Document
     from evalspec.model.samples import ExpectedState as ExpectedState
@@ -93,6 +93,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "evalspec.model.base": "LARGEST_VALUE",
+    "evalspec.model.conventions": "HIGHEST_GRADE MAX_REPEATS",
     "evalspec.model.corrections": "Basis Controls Correction Draw DrawKind PeopleScore PeopleScores",
     "evalspec.model.curation": (
         "Agreement AgreementMeasure Coverage Curation DisputeSummary DroppedTriple FlagAlarm FlagPeriod "
@@ -104,9 +105,7 @@ _NAMES = {
         "known_finish_reason"
     ),
     "evalspec.model.runs": "Dataset DatasetResult RetrieverSettings Run StageLatency describe_reuse",
-    "evalspec.model.samples": (
-        "CLAIMS_KEY HIGHEST_GRADE MAX_REPEATS Check Document ExpectedState Message Need Sample SimulatedUser Turn"
-    ),
+    "evalspec.model.samples": "CLAIMS_KEY Check Document ExpectedState Message Need Sample SimulatedUser Turn",
     "evalspec.model.scores": "Attempt Cause SampleResult SampleStatus Score ScoreStatus StoredExchange",
     "evalspec.model.summaries": (
         "Direction LimitStatus RepeatSummary SliceResult StatedLimit Summary Threshold Variance list_unenforced"

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from evalspec.model.base import Record
+from evalspec.model.conventions import EmptyQrels
 from evalspec.model.corrections import Drift, JudgeDrift
 from evalspec.model.exchanges import SIMULATED_USER
-from evalspec.model.samples import EmptyQrels
 from evalspec.model.shards import Shard
 from evalspec.model.usage import JudgePrice, JudgeUsage
 from evalspec.model.verdicts import BaselineOrigin

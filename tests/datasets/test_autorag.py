@@ -13,7 +13,7 @@ from evalspec.inputs.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.inputs.datasets.load import load_dataset
 from evalspec.inputs.formats.autorag import FORMULAS as AUTORAG
 from evalspec.model import Document, Sample
-from evalspec.model.samples import FlatIds
+from evalspec.model.conventions import FlatIds
 
 QA = {"qid": ["1", "2"], "query": ["q1", "q2"], "retrieval_gt": [[["a"]], [["b"]]], "generation_gt": [["x"], ["y"]]}
 CORPUS = {"doc_id": ["a", "b", "c"], "contents": ["A", "B", "C"], "metadata": [{"page": 1}, {"page": 2}, {"page": 3}]}

@@ -7,7 +7,7 @@ import pyarrow.parquet
 import pytest
 
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
-from evalspec.model.samples import FlatIds
+from evalspec.model.conventions import FlatIds
 from evalspec.runs.planning.datasets import make_source
 
 LINES = (

@@ -17,7 +17,7 @@ from evalspec.curation.remap.shared_text import Overlap
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source
 from evalspec.inputs.datasets.load import LoadedDataset, find_format, load_dataset
 from evalspec.model import Document, Sample
-from evalspec.model.samples import FlatIds
+from evalspec.model.conventions import FlatIds
 
 Groups = tuple[tuple[str, ...], ...]
 

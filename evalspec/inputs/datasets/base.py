@@ -13,9 +13,9 @@ from evalspec.base.registry import Registry
 from evalspec.inputs.datasets.query_input import QueryInput, QueryInputForm, describe_question
 from evalspec.inputs.ranking_files import GroundTruth
 from evalspec.model import AgentReply, Curation, Direction, Document, Sample, StoredExchange, Summary
+from evalspec.model.conventions import FlatIds
 from evalspec.model.exchanges import QUERY_INPUT
 from evalspec.model.fingerprints import Fingerprint, PartDigest
-from evalspec.model.samples import FlatIds
 
 
 class Source(Struct, frozen=True):

@@ -6,8 +6,8 @@ from pydantic import Field, StrictStr
 
 from evalspec.inputs.manifest.fields import ModuleObject, Name, Positive
 from evalspec.inputs.manifest.metric_schema import WithThresholds
+from evalspec.model.conventions import EmptyQrels, FlatIds
 from evalspec.model.fingerprints import RetrieverMode
-from evalspec.model.samples import EmptyQrels, FlatIds
 
 
 class DatasetConfig(WithThresholds):

@@ -18,8 +18,8 @@ from evalspec.inputs.manifest.metric_schema import Limit
 from evalspec.inputs.manifest.tool_schema import Tools, declare_tools
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Document, LimitStatus, Need, RetrieverSettings, Sample, StatedLimit, Threshold
+from evalspec.model.conventions import EmptyQrels
 from evalspec.model.fingerprints import PartDigest, RetrieverMode
-from evalspec.model.samples import EmptyQrels
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.passes import PlannedPasses
 from evalspec.runs.planning.services import resolve_judge

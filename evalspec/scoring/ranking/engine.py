@@ -5,12 +5,14 @@ A query without a ranking has the value 0 here; the caller decides what it means
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from msgspec import Struct
 
-from evalspec.scoring.ranking.hits import MISSING, Hits, collect_from_rankings, collect_from_scores, rank_documents
-from evalspec.scoring.ranking.measures import Groups, JudgedRanking, find_measure, judge_ranking
+from evalspec.scoring.ranking.measures import Groups, JudgedRanking, find_measure, judge_ranking, rank_documents
+
+if TYPE_CHECKING:
+    from evalspec.scoring.ranking.hits import Hits
 
 Judgements = Mapping[str, Mapping[str, int]]
 Rankings = Mapping[str, Sequence[str]] | Mapping[str, Mapping[str, float]]
@@ -78,6 +80,8 @@ def compute_measures(
         _measure(spec.measure)
     if groups or _work(qrels, rankings) <= _SMALL:
         return _compute_one_by_one(qrels, rankings, specs, min_grade, groups or {})
+    from evalspec.scoring.ranking.hits import collect_from_rankings, collect_from_scores
+
     if _are_scored(rankings):
         hits = collect_from_scores(qrels, cast(Mapping[str, Mapping[str, float]], rankings))
     else:
@@ -99,9 +103,10 @@ def _measure(name: str) -> Callable[[JudgedRanking], float]:
 
 
 def measure_hits(
-    qrels: Judgements, hits: Hits, specs: Sequence[MeasureSpec], min_grade: int, rankings: int
+    qrels: Judgements, hits: "Hits", specs: Sequence[MeasureSpec], min_grade: int, rankings: int
 ) -> Measured:
     """Return the measures of known hits, using numpy. `rankings`: their number."""
+    from evalspec.scoring.ranking.hits import MISSING
     from evalspec.scoring.ranking.vectors import build_table, compute_vector
 
     depth = compute_depth(specs)
@@ -132,16 +137,15 @@ def _compute_one_by_one(
     min_grade: int,
     groups: Mapping[str, Groups],
 ) -> Measured:
-    cutoffs = {spec.cutoff for spec in specs}
     depth = compute_depth(specs)
+    cutoffs = {depth, *(spec.cutoff for spec in specs)}
     measures = {spec: _measure(spec.measure) for spec in specs}
     values: dict[MeasureSpec, list[float]] = {spec: [] for spec in measures}
     deepest = []
     for query, grades in qrels.items():
         ranking = _order(query, rankings.get(query, ()))
-        judged = {
-            cutoff: judge_ranking(ranking, grades, cutoff, min_grade, groups.get(query)) for cutoff in {*cutoffs, depth}
-        }
+        whole = judge_ranking(ranking, grades, None, min_grade, groups.get(query))
+        judged = {cutoff: whole.cut(cutoff) for cutoff in cutoffs}
         for spec, measure in measures.items():
             values[spec].append(measure(judged[spec.cutoff]))
         deepest.append(judged[depth])

@@ -6,11 +6,12 @@ few judged ones.
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from math import isnan
+from collections.abc import Mapping, Sequence
 from operator import length_hint
 
 from msgspec import Struct
+
+from evalspec.scoring.ranking.measures import refuse_nan
 
 MISSING = -1
 """The number of retrieved documents of a query without a ranking."""
@@ -122,7 +123,7 @@ def _sort_scores(scores: Mapping[str, float], query: str) -> list[float]:
     ordered = sorted(scores.values())
     total = sum(ordered)
     if total != total:
-        _refuse_nan(ordered, query)
+        refuse_nan(ordered, query)
     return ordered
 
 
@@ -130,18 +131,3 @@ def _count_before(document: str, scores: Mapping[str, float]) -> int:
     """Return how many documents with the same score have a higher id."""
     score = scores[document]
     return sum(other == score and name > document for name, other in scores.items())
-
-
-def rank_documents(scores: Mapping[str, float], query: str) -> list[str]:
-    """Return the documents by score and then by document id, both descending, as in trec_eval.
-
-    Raises:
-        ValueError: a score is NaN. The message names the query.
-    """
-    _refuse_nan(scores.values(), query)
-    return sorted(scores, key=lambda document: (scores[document], document), reverse=True)
-
-
-def _refuse_nan(scores: Iterable[float], query: str) -> None:
-    if any(map(isnan, scores)):
-        raise ValueError(f"a score of query '{query}' is NaN, which cannot be ranked")

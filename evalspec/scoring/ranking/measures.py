@@ -26,6 +26,7 @@ from functools import partial, reduce
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 Groups = Sequence[Sequence[str]]
 
@@ -62,6 +63,30 @@ class JudgedRanking(Struct, frozen=True):
         """The relevant documents within the cut-off, best rank first."""
         return [hit for hit in self.hits if hit.grade >= self.min_grade]
 
+    def cut(self, cutoff: int | None) -> "JudgedRanking":
+        """Return what is left of a whole ranking at a cut-off; None: all of it."""
+        if cutoff is None:
+            return self
+        hits = tuple(hit for hit in self.hits if hit.rank <= cutoff)
+        found = tuple(rank for rank in self.found_ranks if rank <= cutoff)
+        return replace(self, cutoff=cutoff, retrieved=min(self.retrieved, cutoff), hits=hits, found_ranks=found)
+
+
+def rank_documents(scores: Mapping[str, float], query: str) -> list[str]:
+    """Return the documents by score and then by document id, both descending, as in trec_eval.
+
+    Raises:
+        ValueError: a score is NaN. The message names the query.
+    """
+    refuse_nan(scores.values(), query)
+    return sorted(scores, key=lambda document: (scores[document], document), reverse=True)
+
+
+def refuse_nan(scores: Iterable[float], query: str) -> None:
+    """Raise a ValueError if a score of a query is NaN."""
+    if any(map(math.isnan, scores)):
+        raise ValueError(f"a score of query '{query}' is NaN, which cannot be ranked")
+
 
 def judge_ranking(
     ranking: Sequence[str],
@@ -77,8 +102,7 @@ def judge_ranking(
     same documents, for which grades have no effect.
     """
     distinct = dict.fromkeys(ranking)
-    top = list(distinct)[:cutoff]
-    judged = ((rank, document) for rank, document in enumerate(top, 1) if qrels.get(document, -1) >= 0)
+    judged = ((rank, document) for rank, document in enumerate(distinct, 1) if qrels.get(document, -1) >= 0)
     hits = tuple(JudgedHit(rank, document, qrels[document]) for rank, document in judged)
     if groups is None:
         relevant = sum(grade >= min_grade for grade in qrels.values())
@@ -86,17 +110,18 @@ def judge_ranking(
         found = tuple(hit.rank for hit in hits if hit.grade >= min_grade)
     else:
         relevant, ideal = len(groups), (1,) * len(groups)
-        found = _find_groups({hit.document: hit.rank for hit in hits}, groups, cutoff)
-    duplicates = len(ranking) - len(distinct)
-    return JudgedRanking(cutoff, min_grade, len(top), duplicates, hits, relevant, ideal, found, groups is not None)
+        found = _find_groups({hit.document: hit.rank for hit in hits}, groups)
+    retrieved, grouped = len(distinct), groups is not None
+    duplicates = len(ranking) - retrieved
+    return JudgedRanking(None, min_grade, retrieved, duplicates, hits, relevant, ideal, found, grouped).cut(cutoff)
 
 
-def _find_groups(ranks: Mapping[str, int], groups: Groups, cutoff: int | None) -> tuple[int, ...]:
+def _find_groups(ranks: Mapping[str, int], groups: Groups) -> tuple[int, ...]:
     """Return the rank of the first document of each group that is found, in order. The j-th is at least j."""
     first = sorted(
         min(ranks[document] for document in group if document in ranks) for group in groups if ranks.keys() & group
     )
-    return tuple(max(rank, place) for place, rank in enumerate(first, 1) if cutoff is None or place <= cutoff)
+    return tuple(max(rank, place) for place, rank in enumerate(first, 1))
 
 
 def compute_precision(judged: JudgedRanking) -> float:
@@ -177,17 +202,18 @@ MEASURES: Mapping[str, Callable[[JudgedRanking], float]] = {
     "Judged": compute_judged,
 }
 
-_F_BETA = re.compile(r"^F(\d+(?:\.\d+)?)$", re.IGNORECASE)
+_F_BETA = r"(?i)^F(\d+(?:\.\d+)?)$"
 
 
 def find_measure(name: str) -> Callable[[JudgedRanking], float] | None:
     """Return the measure of a name, such as `nDCG` or `F0.5` with any beta; None if there is none."""
-    known = MEASURES.get(name)
+    if name in MEASURES:
+        return MEASURES[name]
     beta = parse_beta(name)
-    return known or (partial(compute_f, beta=beta) if beta else None)
+    return partial(compute_f, beta=beta) if beta else None
 
 
 def parse_beta(name: str) -> float | None:
     """Return the beta of a name such as `F2` or `F0.5`; None for other names, and if beta is 0."""
-    match = _F_BETA.match(name)
+    match = re.match(_F_BETA, name)
     return float(match[1]) or None if match else None

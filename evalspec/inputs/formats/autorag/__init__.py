@@ -20,7 +20,7 @@ from evalspec.inputs.formats.autorag.schema import (
 )
 from evalspec.inputs.formats.autorag.writing import list_losses, write_autorag
 from evalspec.model import Document, Sample
-from evalspec.model.samples import FlatIds
+from evalspec.model.conventions import FlatIds
 
 Groups = Sequence[Sequence[str]]
 

@@ -9,7 +9,7 @@ from evalspec.inputs.datasets.base import ReadingNotes, Source
 from evalspec.inputs.datasets.located import render_ids
 from evalspec.inputs.datasets.parquet_table import TextColumn, read_table
 from evalspec.model import Document, Sample
-from evalspec.model.samples import FlatIds
+from evalspec.model.conventions import FlatIds
 
 QA_COLUMNS = (
     TextColumn("qid"),
