@@ -1,7 +1,6 @@
 """Ranking metrics of run files against files of ground truth, as trec_eval computes them."""
 
 import re
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +9,7 @@ from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.foreign_text import inert
-from evalspec.base.jsonl import open_unpacked
+from evalspec.base.jsonl import read_head
 from evalspec.inputs.manifest.metric_spec import parse_metric_spec
 from evalspec.inputs.ranking_files import GroundTruth, looks_like_qrels, read_qrels
 from evalspec.model.conventions import EmptyQrels
@@ -31,12 +30,11 @@ _TREC_EVAL_NAMES: Mapping[str, str] = {
     "recip_rank": "RR",
 }
 """trec_eval's names that differ from ours. `_10` or `.10` may follow."""
-CUTOFF = re.compile(r"0*[1-9][0-9]{0,8}")  # no ranking is longer than nine digits, and int() rejects huge numbers
-_CUT_NAME = re.compile(r"(.+?)[_.](\d+)")
+CUTOFF = r"0*[1-9][0-9]{0,8}"  # no ranking is longer than nine digits, and int() rejects huge numbers
+_CUT_NAME = r"(.+?)[_.](\d+)"
 
 _DATASET_SUFFIXES = (".json", ".jsonl", ".yaml", ".yml", ".parquet")
 _DATASET_STARTS = (b"{", b"[", b"PAR1")
-_HEAD_BYTES = 4096
 _RUN_FIELDS = 6
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -180,7 +178,7 @@ def _find_measure(name: str) -> str:
 
 def _translate(name: str) -> str | None:
     """Return our name for a name of trec_eval, or None. `P_5` is Precision@5."""
-    cut = _CUT_NAME.fullmatch(name)
+    cut = re.fullmatch(_CUT_NAME, name)
     theirs, cutoff = (cut[1], int(cut[2])) if cut else (name, None)
     ours = {key.casefold(): value for key, value in _TREC_EVAL_NAMES.items()}.get(theirs.casefold())
     return str(MeasureSpec(ours, cutoff)) if ours else None
@@ -204,11 +202,7 @@ def _read_head(path: Path) -> bytes:
 
     Empty if the file cannot be read. The function that reads all of it reports why.
     """
-    try:
-        with open_unpacked(path) as stream:
-            return stream.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
-    except (OSError, EOFError, zlib.error):
-        return b""
+    return read_head(path).removeprefix(b"\xef\xbb\xbf").lstrip()
 
 
 def _read_truth(path: Path, problems: list[Problem], warnings: list[Problem], where: Sequence[str] = ()) -> GroundTruth:

@@ -12,7 +12,6 @@ functions:
 """
 
 import re
-import unicodedata
 from itertools import groupby
 from typing import Literal
 
@@ -35,8 +34,8 @@ _MANY_MARKS = r"[^\w\s\x00-\x7f\u2010-\u20cf\u2100-\u2bff\U0001f000-\U0001faff]{
 _UNSHOWN = f"[{_CONTROLS}{_LINE_BREAKS}{_FORMATS}{_UNENCODABLE}]"
 """A pattern that few commands need is a text, because compiling it takes a millisecond of each start."""
 _UNSHOWN_OR_STYLE = rf"\x1b\[[0-9;]*m|{_UNSHOWN}"
-_LINE_COMMAND = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
-_INLINE_COMMAND = re.compile(r"#(?=#[\w-]*\[)")
+_LINE_COMMAND = r"(?m)^([^\S\n]*):(?=:)"
+_INLINE_COMMAND = r"#(?=#[\w-]*\[)"
 """`##[…]`, GitHub's older form, which its runner obeys anywhere in a line; `##vso[…]` of Azure Pipelines and
 `##teamcity[…]` of TeamCity."""
 
@@ -76,7 +75,7 @@ def commandless(text: str) -> str:
 
     GitHub's runner obeys lines that begin with `::`, even after blanks, and lines that contain `##[`.
     """
-    return _INLINE_COMMAND.sub(r"\\x23", _LINE_COMMAND.sub(r"\1\\x3a", text))
+    return re.sub(_INLINE_COMMAND, r"\\x23", re.sub(_LINE_COMMAND, r"\1\\x3a", text))
 
 
 def commandless_json(text: str) -> str:
@@ -84,7 +83,7 @@ def commandless_json(text: str) -> str:
 
     Only `##[` needs an escape, because no line of JSON begins with the content of a string.
     """
-    return _INLINE_COMMAND.sub(r"\\u0023", text) if "##" in text else text
+    return re.sub(_INLINE_COMMAND, r"\\u0023", text) if "##" in text else text
 
 
 def encodable(text: str) -> str:
@@ -106,11 +105,17 @@ def normalize(form: Literal["NFC", "NFD", "NFKC"], text: str) -> str:
 
     That function sorts the combining marks of a letter in quadratic time, which for 200 KB of them takes a minute.
     """
-    return text if text.isascii() else unicodedata.normalize(form, re.sub(_MANY_MARKS, _sort_marks, text))
+    if text.isascii():
+        return text
+    from unicodedata import normalize as normalize_all
+
+    return normalize_all(form, re.sub(_MANY_MARKS, _sort_marks, text))
 
 
 def _sort_marks(found: re.Match[str]) -> str:
     """Return marks in the order that every normalisation form has."""
+    import unicodedata
+
     decomposed = "".join(unicodedata.normalize("NFD", char) for char in found[0])
     runs = groupby(decomposed, key=lambda char: unicodedata.combining(char) > 0)
     return "".join("".join(sorted(run, key=unicodedata.combining) if is_marks else run) for is_marks, run in runs)

@@ -1,16 +1,18 @@
 """Strict reader of JSON Lines. Every invalid line is reported with its number, and reading continues after it."""
 
-import json
 import math
 import re
-import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 
 from evalspec.base.errors import Problem
 from evalspec.base.trust import require_file
+
+if TYPE_CHECKING:
+    from json import JSONDecoder
 
 MAX_LINE_BYTES = 10 * 1_048_576
 GZIP_MAGIC = b"\x1f\x8b"
@@ -19,7 +21,7 @@ MAX_DEPTH = 100
 
 BACKSLASH = ord("\\")
 _BOM = b"\xef\xbb\xbf"
-_NOT_SPACE = re.compile(r"[^ \t\r\n]")
+_NOT_SPACE = r"[^ \t\r\n]"
 HEAD_BYTES = 65_536
 """The size of the beginning of a file from which its format is detected."""
 _SHOWN = 20
@@ -60,13 +62,20 @@ def read_head(path: Path) -> bytes:
     try:
         with path.open("rb") as stream:
             head = stream.read(HEAD_BYTES)
-        is_plain = not head.startswith(GZIP_MAGIC)
-        return head if is_plain else zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, HEAD_BYTES)
-    except (OSError, zlib.error):
+    except OSError:
+        return b""
+    if not head.startswith(GZIP_MAGIC):
+        return head
+    import zlib
+
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, HEAD_BYTES)
+    except zlib.error:
         return b""
 
 
 def _list_damages() -> tuple[type[Exception], ...]:
+    import zlib
     from gzip import BadGzipFile
 
     return EOFError, zlib.error, BadGzipFile
@@ -114,7 +123,7 @@ def parse_json(text: str | bytes) -> Any:
     Raises:
         ValueError: The text is not valid JSON. The message says what is wrong.
     """
-    return _DECODER.decode(text if isinstance(text, str) else text.decode())
+    return _open_decoder().decode(text if isinstance(text, str) else text.decode())
 
 
 def parse_shallow_json(text: str) -> Any:
@@ -137,7 +146,7 @@ def parse_json_prefix(text: str, place: int) -> tuple[Any, int]:
         ValueError: There is none.
         RecursionError: It is nested more deeply than MAX_DEPTH.
     """
-    value, end = _DECODER.raw_decode(text, place)
+    value, end = _open_decoder().raw_decode(text, place)
     _refuse_depth(value)
     return value, end
 
@@ -150,9 +159,10 @@ def parse_json_stream(text: str) -> Iterator[tuple[int, Any]]:
         RecursionError: a value is nested more deeply than MAX_DEPTH.
     """
     position = line = 0
-    while rest := _NOT_SPACE.search(text, position):
+    not_space = re.compile(_NOT_SPACE)
+    while rest := not_space.search(text, position):
         line += text.count("\n", position, rest.start())
-        value, end = _DECODER.raw_decode(text, rest.start())
+        value, end = _open_decoder().raw_decode(text, rest.start())
         _refuse_depth(value)
         yield line + 1, value
         line += text.count("\n", rest.start(), end)
@@ -239,8 +249,12 @@ def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return mapping
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_refuse_twins, **FINITE)
-"""Created once, because json.loads would create one per line."""
+@cache
+def _open_decoder() -> "JSONDecoder":
+    """Return the strict decoder. `json.loads` would create one per line; not every reader of lines needs json."""
+    from json import JSONDecoder
+
+    return JSONDecoder(object_pairs_hook=_refuse_twins, **FINITE)
 
 
 def number_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
@@ -272,6 +286,8 @@ def _decode(raw: bytes, number: int) -> tuple[str, tuple[str, str] | None]:
 def _problem_of_json(error: Exception) -> tuple[str, str]:
     if isinstance(error, RecursionError):
         return f"the JSON is nested too deeply; at most {MAX_DEPTH} levels are accepted", ""
-    if isinstance(error, json.JSONDecodeError):
+    from json import JSONDecodeError
+
+    if isinstance(error, JSONDecodeError):
         return f"not valid JSON at column {error.colno}: {error.msg}", ""
     return str(error), ""

@@ -10,14 +10,15 @@ import os
 import re
 import stat
 import sys
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct
 
+from evalspec.base.descriptors import MOVED
 from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.foreign_text import normalize
 from evalspec.base.trust import Act, explain, require
 
 _MOST_LINKS = 40
@@ -28,7 +29,6 @@ _BINARY: int = getattr(os, "O_BINARY", 0)
 _NEW_FILE: int = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | _BINARY
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 """Linux constants for renameat2: relative to the working directory, and exchange the two paths."""
-_MOVED: dict[int, int] = {}
 _REPORT = (
     rb"(?s)\A(?:"
     rb'\{\s*"schemaVersion": \d+,\s*"(?:runId": "|kind": "evalspec comparison")|\{"run_id": "[^"]*", "has_texts": '
@@ -54,11 +54,6 @@ class _Target(Struct, frozen=True):
 
     path: Path
     descriptor: int | None = None
-
-
-def move_descriptor(old: int, new: int) -> None:
-    """Redirect writes from one open descriptor's path to another descriptor, because `old` now leads elsewhere."""
-    _MOVED[old] = new
 
 
 def is_stream(path: Path) -> bool:
@@ -246,7 +241,7 @@ def _find_target(path: Path) -> _Target:
 
 def _write_stream(path: Path, chunks: Iterable[bytes]) -> None:
     descriptor = _find_target(path).descriptor
-    opened = os.open(path, os.O_WRONLY | _BINARY) if descriptor is None else os.dup(_MOVED.get(descriptor, descriptor))
+    opened = os.open(path, os.O_WRONLY | _BINARY) if descriptor is None else os.dup(MOVED.get(descriptor, descriptor))
     try:
         for chunk in chunks:
             _write_all(opened, chunk)
@@ -283,7 +278,7 @@ def _removing(temporary: Path) -> Iterator[None]:
 
 def _spell(path: Path) -> str:
     """Return a normal form that is equal for all names that some file system treats as the same."""
-    return unicodedata.normalize("NFC", str(path)).casefold()
+    return normalize("NFC", str(path)).casefold()
 
 
 def _is_inside(own: str, other: str, folder: Path) -> bool:

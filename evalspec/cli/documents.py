@@ -7,7 +7,6 @@ from msgspec import to_builtins
 
 from evalspec.base.errors import ExitCode, Problem
 from evalspec.base.foreign_text import inert
-from evalspec.base.json_text import render_lines
 from evalspec.cli.streams import emit, emit_line
 
 if TYPE_CHECKING:
@@ -21,6 +20,8 @@ def emit_document(document: Mapping[str, Any], exit_code: ExitCode = ExitCode.OK
 
 def render_document(document: Mapping[str, Any], exit_code: ExitCode = ExitCode.OK) -> str:
     """Return a document as JSON. `exit_code`: of the command."""
+    from evalspec.base.json_text import render_lines
+
     return render_lines({"schemaVersion": 1, "exitCode": int(exit_code), **document})
 
 
@@ -38,6 +39,8 @@ def problem_document(problem: Problem) -> dict[str, Any]:
 def emit_checkup(checkup: "Checkup", as_json: bool) -> ExitCode:
     """Print what was checked, and return the exit code."""
     if as_json:
+        from evalspec.base.json_text import render_lines
+
         emit(render_lines(to_builtins(checkup)))
         return ExitCode(checkup.exit_code)
     for finding in checkup.findings:

@@ -12,7 +12,7 @@ import click
 
 from evalspec.base.errors import EvalspecError
 
-_PLAIN = re.compile(r"\w[\w.,:+@%/-]*")
+_PLAIN = r"\w[\w.,:+@%/-]*"
 """Names without a character that means something to bash, zsh or fish. The first one makes no option of a name."""
 
 
@@ -64,7 +64,7 @@ def find_manifest() -> Path:
 
 
 def _keep(names: Iterable[str], incomplete: str) -> list[str]:
-    return [name for name in names if name.startswith(incomplete) and _PLAIN.fullmatch(name)]
+    return [name for name in names if name.startswith(incomplete) and re.fullmatch(_PLAIN, name)]
 
 
 def _list_runs() -> Iterator[str]:

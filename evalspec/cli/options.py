@@ -17,7 +17,7 @@ from evalspec.cli.name_completion import complete_dataset, find_manifest
 from evalspec.cli.streams import notify
 from evalspec.model.conventions import MAX_REPEATS, FlatIds
 
-_INDEX = re.compile(r"\[\d+\]")
+_INDEX = r"\[\d+\]"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -227,7 +227,7 @@ def render_counted(problems: Iterable[Problem]) -> Iterator[str]:
     """Yield problems as lines. Those that differ only in their line are one line, with the first place and a count."""
     alike: dict[tuple[str, ...], list[Problem]] = {}
     for one in problems:
-        kind = one.file, _INDEX.sub("[]", one.field), one.message, one.fix
+        kind = one.file, re.sub(_INDEX, "[]", one.field), one.message, one.fix
         alike.setdefault(kind, []).append(one)
     for first, *others in alike.values():
         yield first.render() + (f" (and {counted(len(others), 'more place')})" if others else "")

@@ -67,6 +67,17 @@ _VARIABLES = "A variable can set each option: EVALSPEC_DATASET sets --dataset, f
 class OrderedCommand(click.Command):
     """A command with ordered options."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments, with the long names of short options.
+
+        click first takes `-m` for a long option and compares it with the names of all others, which takes longer than
+        the rest. No value is changed: one that is the name of an option is refused anyway (`_Option.consume_value`).
+        """
+        options = [one for one in self.params if isinstance(one, click.Option)]
+        long_names = {name: _find_long(one) for one in options for name in one.opts}
+        end = args.index("--") if "--" in args else len(args)
+        return super().parse_args(ctx, [*(long_names.get(one, one) for one in args[:end]), *args[end:]])
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options. Only long lists have titles."""
         options = [one for one in self.get_params(ctx) if isinstance(one, click.Option) and not one.hidden]

@@ -1,5 +1,6 @@
 """`evalspec score`: retrieval metrics from ground truth and run files, like trec_eval; no manifest, no gate."""
 
+import re
 from pathlib import Path
 
 import click
@@ -18,7 +19,7 @@ _FILE = click.Path(path_type=Path)
 def _parse_cutoffs(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
     """Parse `1,5,10`."""
     parts = text.split(",") if text else []
-    if not all(CUTOFF.fullmatch(part.strip()) for part in parts):
+    if not all(re.fullmatch(CUTOFF, part.strip()) for part in parts):
         raise click.BadParameter(f"'{text}' is not a list of positive integers like 1,5,10")
     return tuple(int(part) for part in parts)
 

@@ -9,7 +9,6 @@ If the reader goes away (`evalspec … | head`), the command continues, and its 
 """
 
 import codecs
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -20,8 +19,8 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
+from evalspec.base.descriptors import MOVED
 from evalspec.base.foreign_text import commandless, inert, without_control_codes
-from evalspec.base.output_files import move_descriptor
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -77,6 +76,8 @@ class Output:
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:
+    import json
+
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
@@ -149,7 +150,7 @@ def keep_own_streams() -> None:
     out, err = _move(sys.stdout, 1), _move(sys.stderr, 2)
     if out is not None:
         os.dup2(2 if sys.stderr is not None else os.open(os.devnull, os.O_WRONLY), 1)
-        move_descriptor(1, out.fileno())
+        MOVED[1] = out.fileno()
         sys.stdout = out
     if err is not None:
         sys.stderr = err

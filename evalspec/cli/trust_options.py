@@ -13,7 +13,7 @@ from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.trust import Host, Trust, host_of, limiting, parse_host
 from evalspec.cli.options import Command, group_options, option
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
 def _parse_hosts(_context: click.Context, _parameter: click.Parameter, texts: Sequence[str]) -> frozenset[Host]:
@@ -25,7 +25,7 @@ def _parse_hosts(_context: click.Context, _parameter: click.Parameter, texts: Se
 
 def _parse_variables(_context: click.Context, _parameter: click.Parameter, names: Sequence[str]) -> frozenset[str]:
     for name in names:
-        if _VARIABLE.fullmatch(name) is None:
+        if re.fullmatch(_VARIABLE, name) is None:
             raise click.BadParameter(f"'{name}' is not a valid variable name")
     return frozenset(names)
 

@@ -52,6 +52,15 @@ def test_without_options(files):
     assert "queries without a relevant document, not in the means (trec_eval counts them as 0): 1 of 4" in outcome.err
 
 
+def test_a_short_option_is_a_name_after_two_dashes_and_nowhere_a_value(files):
+    for asked in (["-m", "AP"], ["-mAP"], ["--metric=AP"]):
+        assert [*table(files("score", "qrels.txt", "run.txt", *asked))] == ["AP", "no_answer"]
+    (files.folder / "run.txt").rename(files.folder / "-m")
+    assert [*table(files("score", "--metric", "AP", "--", "qrels.txt", "-m"))] == ["AP", "no_answer"]
+    assert "requires an argument" in files("score", "qrels.txt", "run.txt", "-m", "-m").err
+    assert "requires an argument" in files("score", "qrels.txt", "run.txt", "-m").err
+
+
 def test_metrics_are_named_as_in_a_manifest_and_printed_canonically(files):
     asked = ["-m", "map", "-m", "ndcg_at_5", "-m", "precision@1", "-m", "f0.5", "-m", "hit_rate", "-m", "R-precision"]
     outcome = files("score", "qrels.txt", "run.txt", *asked, "--k", "2,3")

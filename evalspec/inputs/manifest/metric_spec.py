@@ -8,10 +8,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-_NAME = re.compile(r"^(?P<base>[^@\s()]+?)(?:@(?P<cutoff>\d+))?$")
-_TRAILING = re.compile(
-    r"^(?P<base>precision|recall|f1|f2|ndcg|map|mrr|hit_rate|success|hit|judged)(?:_at)?_(?P<cutoff>\d+)$"
-)
+_NAME = r"^(?P<base>[^@\s()]+?)(?:@(?P<cutoff>\d+))?$"
+_TRAILING = r"^(?P<base>precision|recall|f1|f2|ndcg|map|mrr|hit_rate|success|hit|judged)(?:_at)?_(?P<cutoff>\d+)$"
 _PARAMETER = (
     r'\s*(?P<name>[A-Za-z_]\w*)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\[(?:"(?:[^"\\]|\\.)*"|[^\[\]"])*\]|'
     r'[^\s,()="\[\]]+)\s*(?:,(?=.)|$)'
@@ -72,7 +70,7 @@ def parse_metric_spec(text: str) -> MetricSpec:
         ValueError: the text has no such form, or its cut-off is 0.
     """
     plain, bracket, inside = text.partition("(")
-    match = _TRAILING.match(plain.casefold()) or _NAME.match(plain)
+    match = ("_" in plain and re.match(_TRAILING, plain.casefold())) or re.match(_NAME, plain)
     if match is None or (bracket and not inside.endswith(")")):
         raise ValueError(f"'{text}' is not a metric name like recall, recall@5 or string_match(match=substring)")
     cutoff = match["cutoff"]

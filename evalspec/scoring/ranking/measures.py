@@ -144,9 +144,7 @@ def compute_f(judged: JudgedRanking, beta: float) -> float:
 def compute_ndcg(judged: JudgedRanking) -> float:
     """Return the sum of grade / log2(rank + 1) over that of the best possible ranking (Järvelin and Kekäläinen)."""
     gains = [(rank, 1) for rank in judged.found_ranks] if judged.grouped else [(h.rank, h.grade) for h in judged.hits]
-    gain = _add(grade / math.log2(rank + 1) for rank, grade in gains)
-    best = _add(grade / math.log2(rank + 1) for rank, grade in enumerate(judged.ideal[: judged.cutoff], 1))
-    return _ratio(gain, best)
+    return _ratio(_add_discounted(gains), _add_discounted(enumerate(judged.ideal[: judged.cutoff], 1)))
 
 
 def compute_average_precision(judged: JudgedRanking) -> float:
@@ -177,6 +175,14 @@ def compute_success(judged: JudgedRanking) -> float:
 def compute_judged(judged: JudgedRanking) -> float:
     """Return judged over retrieved documents within the cut-off, which shows how reliable other measures are."""
     return _ratio(len(judged.hits), judged.retrieved)
+
+
+def _add_discounted(gains: Iterable[tuple[int, int]]) -> float:
+    """Return the sum of grade / log2(rank + 1) over pairs of rank and grade, from left to right as in `_add`."""
+    total = 0.0
+    for rank, grade in gains:
+        total += grade / math.log2(rank + 1)
+    return total
 
 
 def _add(values: Iterable[float]) -> float:
