@@ -250,6 +250,9 @@ async def _pull(name: str, store: RunStore, calls: ServerCalls) -> PulledRun:
         return PulledRun(name, is_new=False)
     staged = store.root / _STAGED / content / name
     prepare_root(store.root)
+    size, free = sum(file.size for file in state.files), shutil.disk_usage(store.root).free
+    if size > free:
+        raise InvalidInput(f"it has {size >> 20:,} MiB, and {free >> 20:,} MiB are free in {store.root}", "free more")
     with store_errors(staged):
         staged.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
         for file in state.files:

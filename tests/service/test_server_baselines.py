@@ -15,7 +15,7 @@ from sqlalchemy import event, select, update
 import evalspec
 from conftest import Project
 from evalspec.base.errors import InvalidInput, Unmeasurable
-from evalspec.runs.store.pushed_runs import PUSHED_NAMES
+from evalspec.runs.store.pushed_runs import PUSHED_NAMES, REQUIRED_NAMES
 from evalspec.service.database import open_database, writing
 from evalspec.service.tables import BASELINES
 from evalspec.verdict.comparison.baseline import Baseline, render_baseline
@@ -496,6 +496,16 @@ def test_a_list_of_runs_without_an_end_ends(ci, command, monkeypatch):
     assert (
         done.err == "evalspec: not everything was pulled: the server sends the same runs again and again; check --to\n"
     )
+
+
+def test_a_run_larger_than_the_disk_is_not_pulled(ci, command, monkeypatch):
+    monkeypatch.setenv("EVALSPEC_TOKEN", "evs_ab_secret")
+    files = [{"name": name, "size": 1 << 60, "sha256": "0" * 64} for name in REQUIRED_NAMES]
+    with answering(200, json.dumps({"files": files}).encode()) as (url, asked):
+        done = command("runs", "pull", "20260101T000000.000Z-0123abcd", "--to", url)
+    assert (done.code, len(asked)) == (3, 1), done.err
+    assert "MiB, and" in done.err and "MiB are free in .evalspec. free more" in done.err
+    assert not list((ci / ".evalspec").glob("pulls/*/*/*"))
 
 
 def test_what_arrived_before_an_interruption_is_not_sent_again(served, ci, command, tmp_path, capsys, monkeypatch):
