@@ -36,7 +36,7 @@ Answer = TypeVar("Answer")
 
 
 class PushServer(Struct, frozen=True):
-    """A server with a token. `url`: without a slash at its end. `scope`: what the token has to permit."""
+    """A server with a token. `url`: without the path of the API, `/v1`. `scope`: what the token has to permit."""
 
     url: str
     token: str
@@ -66,7 +66,8 @@ def choose_server(
         InvalidInput: The url is missing or not that of a server, the token is missing, or would be sent in plain text.
     """
     problems = []
-    server = PushServer((url or "").rstrip("/"), environment.get(TOKEN_VARIABLE, "").strip(), scope)
+    address = (url or "").rstrip("/").removesuffix("/v1")
+    server = PushServer(address, environment.get(TOKEN_VARIABLE, "").strip(), scope)
     if not server.token:
         problems.append(Problem("not set", server.token_fix, field=TOKEN_VARIABLE))
     elif not _PRINTED.fullmatch(server.token):

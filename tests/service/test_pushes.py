@@ -83,7 +83,7 @@ def contents(folder):
 def test_ci_evaluates_and_pushes_and_everybody_sees_the_branch(evalspec_of, serve, ci, projects, monkeypatch):
     served = serve()
     token = served.token("push")
-    done = evalspec_of(ci, "evaluate", "agent.yaml", "--push", "--to", f"{served.url}/", token=token, **BUILD)
+    done = evalspec_of(ci, "evaluate", "agent.yaml", "--push", "--to", f"{served.url}/v1/", token=token, **BUILD)
     assert (done.code, token in done.err + done.out) == (0, False), done.err
     (local,) = (ci / ".evalspec" / "runs").glob("2*")
     assert f"pushed: {served.url}/runs/{local.name}" in done.err
