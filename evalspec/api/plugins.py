@@ -163,7 +163,7 @@ def check_metric(function: MetricFunction, exchange: Exchange, **parameters: Any
         build = definition.build
         scorer = build(BuildContext(None, Path(), services, parameters=values)) if build else None
     one = Metric(definition.name, definition, scorer, definition.needs, definition.bounds)
-    scores = [asyncio.run(score_exchange([one], exchange, lambda _: None, known={}))[one.name] for _ in range(2)]
+    scores = [asyncio.run(score_exchange([one], exchange))[one.name] for _ in range(2)]
     require(scores[0].status is not ScoreStatus.FAILED, f"{name} does not score the exchange: {scores[0].reason}")
     require(scores[0] == scores[1], f"{name} gives one exchange two scores: {scores[0].value}, {scores[1].value}")
     with suppress(MetricError), attribute_errors(f"{name} of an empty reply", MetricError):

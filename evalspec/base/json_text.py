@@ -57,9 +57,14 @@ def _render_record(record: Struct) -> str:
             text = format(encode(record), indent=0).decode()
         except UnicodeEncodeError:  # half a surrogate pair
             text = "\n"
-        if text.isprintable():
+        if _is_printable(text):
             return commandless_json(text)
     return commandless_json(json.dumps(to_builtins(record), allow_nan=False))
+
+
+def _is_printable(text: str) -> bool:
+    """Return whether all of encoded JSON is printable. Its encoder escapes all of ASCII that is not, but for DEL."""
+    return (text.isascii() and "\x7f" not in text and "\n" not in text) or text.isprintable()
 
 
 def is_plain(value: Any) -> bool:

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType, to_builtins
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from evalspec.base.errors import FailureCause
 from evalspec.base.foreign_text import normalize
@@ -272,15 +273,17 @@ class Exchange(Record, frozen=True):
         return _digest(" ".join(answer.split())) if answer else None
 
     def with_digest(self) -> "Exchange":
-        """Return the exchange with its `answer_digest` known, which is asked for several times."""
-        digest = self.answer_digest
-        return self if digest is None else replace(self, given_digest=digest)
+        """Note the `answer_digest`, which is asked for several times, and return the exchange.
+
+        It is set in place although exchanges are frozen: a copy would take as long as the digest.
+        """
+        force_setattr(self, "given_digest", self.answer_digest)
+        return self
 
     @property
     def answered(self) -> str:
         """The beginning of the answer in quotes, on one line, for the reason of a low score."""
-        words = " ".join(self.response.split(maxsplit=_EXCERPT // 2))  # the rest is not shown
-        return f"answered '{words[: _EXCERPT - 1]}…'" if len(words) > _EXCERPT else f"answered '{words}'"
+        return _quote_beginning(self.response)
 
     @property
     def retrieved_contexts(self) -> tuple[str, ...] | None:
@@ -385,6 +388,12 @@ def compute_request_digest(request: Any) -> str:
 def _digest_json(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
     return _digest(normalize("NFC", text))
+
+
+@lru_cache(maxsize=1)  # several metrics say so of the same answer
+def _quote_beginning(answer: str) -> str:
+    words = " ".join(answer.split(maxsplit=_EXCERPT // 2))  # the rest is not shown
+    return f"answered '{words[: _EXCERPT - 1]}…'" if len(words) > _EXCERPT else f"answered '{words}'"
 
 
 def _digest(text: str) -> str:

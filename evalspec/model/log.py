@@ -24,6 +24,7 @@ WITHHELD = "withheld (--no-content)"
 """Replaces a text that is not stored."""
 NO_LONGER_KEPT = "erased (permission revoked)"
 """Replaces a text that was erased."""
+_NO_TRACE = SearchTrace()
 
 
 class StoredRecord(Record, frozen=True):
@@ -94,24 +95,6 @@ class ReplyRecord(StoredRecord, frozen=True, tag_field="kind", tag="reply"):
             self.user_errors,
         )
 
-    def to_attempt(self, scores: Mapping[str, Score]) -> Attempt:
-        """Return the attempt as it is in a Run, with its scores."""
-        trace = (self.reply and self.reply.trace) or SearchTrace()
-        return Attempt(
-            SampleStatus.FAILED if self.reply is None else SampleStatus.ANSWERED,
-            None if self.reply is None else self.reply.latency_ms,
-            self.error,
-            self.unreachable,
-            scores=scores,
-            timings_ms=trace.timings_ms,
-            oddities=trace.oddities,
-            finish_reason=None if self.reply is None else self.reply.finish_reason,
-            retries=self.retries,
-            answer_digest=self.answer_digest,
-            question_digest=self.question_digest,
-            request_digest=self.request_digest,
-        )
-
     def without_texts(self, instead: str) -> "ReplyRecord":
         """Return the record with measurements only. `instead`: replaces an error message."""
         error = None if self.error is None else instead
@@ -127,6 +110,26 @@ class ReplyRecord(StoredRecord, frozen=True, tag_field="kind", tag="reply"):
             cause=self.cause,
             user_errors=self.user_errors,
         )
+
+
+def to_attempt(found: ReplyRecord | Exchange, scores: Mapping[str, Score]) -> Attempt:
+    """Return an attempt as it is in a Run, with its scores."""
+    reply = found.reply
+    trace = (reply and reply.trace) or _NO_TRACE
+    return Attempt(
+        SampleStatus.FAILED if reply is None else SampleStatus.ANSWERED,
+        None if reply is None else reply.latency_ms,
+        found.error,
+        found.unreachable,
+        scores=scores,
+        timings_ms=trace.timings_ms,
+        oddities=trace.oddities,
+        finish_reason=None if reply is None else reply.finish_reason,
+        retries=found.retries,
+        answer_digest=found.answer_digest,
+        question_digest=found.question_digest,
+        request_digest=found.request_digest,
+    )
 
 
 class ScoresRecord(StoredRecord, frozen=True, tag_field="kind", tag="scores"):

@@ -40,33 +40,37 @@ def combine_attempts(
     `limits`: thresholds that apply to each reply. `over`: the metrics over the attempts, which these limits decide.
     """
     own = [limit for limit in limits if in_slice(sample, limit.slice)]
-    decided = [replace(attempt, passed=decide_attempt(attempt, own)) if own else attempt for attempt in attempts]
-    passed = [attempt.passed for attempt in decided]
-    latencies = [attempt.latency_ms for attempt in decided if attempt.latency_ms is not None]
-    failed = [attempt for attempt in decided if attempt.status is SampleStatus.FAILED]
-    passes = {metric.name: combine_passes(decided, metric.name, metric.passes, own) for metric in over if metric.passes}
+    passed = [decide_attempt(attempt, own) if own else attempt.passed for attempt in attempts]
+    latencies = [attempt.latency_ms for attempt in attempts if attempt.latency_ms is not None]
+    failed = [attempt for attempt in attempts if attempt.status is SampleStatus.FAILED]
+    passes = {one.name: combine_passes(attempts, one.name, one.passes, own) for one in over if one.passes}
+    first, is_single = attempts[0], len(attempts) == 1
     return SampleResult(
         id=sample.id,
         status=SampleStatus.FAILED if failed else SampleStatus.ANSWERED,
         tags=sample.tags,
         metadata=sample.metadata,
         latency_ms=fmean(latencies) if latencies else None,
-        error=_of_how_many(failed[0].error, failed, decided) if failed else None,
-        scores=_combine_all([attempt.scores for attempt in decided], passes),
+        error=_of_how_many(failed[0].error, failed, attempts) if failed else None,
+        scores=_combine_all([attempt.scores for attempt in attempts], passes),
         line=sample.line,
         pass_rate=None if None in passed else passed.count(True) / len(passed),
-        attempts=tuple(decided) if len(decided) > 1 else (),
-        timings_ms=decided[0].timings_ms if len(decided) == 1 else {},
-        oddities=decided[0].oddities if len(decided) == 1 else {},
+        attempts=() if is_single else tuple(map(_with_outcome, attempts, passed)),
+        timings_ms=first.timings_ms if is_single else {},
+        oddities=first.oddities if is_single else {},
         digest=sample.digest,
-        finish_reason=decided[0].finish_reason if len(decided) == 1 else None,
+        finish_reason=first.finish_reason if is_single else None,
         slices=sample.slices,
         unit=sample.unit,
-        retries=_add_known([attempt.retries for attempt in decided]),
-        answer_digest=decided[0].answer_digest,
-        question_digest=decided[0].question_digest,
-        request_digest=decided[0].request_digest,
+        retries=_add_known([attempt.retries for attempt in attempts]),
+        answer_digest=first.answer_digest,
+        question_digest=first.question_digest,
+        request_digest=first.request_digest,
     )
+
+
+def _with_outcome(attempt: Attempt, passed: bool | None) -> Attempt:
+    return replace(attempt, passed=passed)
 
 
 def _add_known(counts: Sequence[int | None]) -> int | None:

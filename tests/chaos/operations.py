@@ -12,6 +12,7 @@ from typing import Any
 from fuzz.seeds import FILES, HEAD, write_lines
 
 SAMPLES = 24
+RECORDED = 1000
 CONCURRENCY = 4
 SCOPE = "eval:faq:"
 _NEIGHBOURS = ("eval:faq2:", "eval:fa_:", "other:")
@@ -84,6 +85,15 @@ def _write_project(folder: Path, **thresholds: Any) -> None:
         api,
         {"datasets": [{"name": "qa", "path": "qa.jsonl", "metrics": metrics}], "thresholds": {"string_match": 0.5}},
     )
+
+
+def _write_recorded(folder: Path) -> None:
+    """So many recorded replies that they are scored and written in several parts."""
+    samples = ({"id": f"s{n}", "input": f"q{n}", "expected": "Paris"} for n in range(RECORDED))
+    write_lines(folder / "qa.jsonl", samples)
+    write_lines(folder / "replies.jsonl", ({"id": f"s{n}", "response": f"Paris {n}"} for n in range(RECORDED)))
+    dataset = {"name": "qa", "path": "qa.jsonl", "metrics": ["string_match", "chrf"]}
+    _write_manifest(folder, {}, {"datasets": [dataset], "thresholds": {"string_match": 0.5}})
 
 
 def _write_faq(folder: Path) -> None:
@@ -188,7 +198,8 @@ def _read_store(folder: Path) -> Any:
 
 def find_resume(folder: Path, command: Sequence[str]) -> Sequence[str]:
     """`--resume` where a run was begun."""
-    return RESUME if list(folder.glob(".evalspec/runs/*-*/run.json")) else command
+    is_begun = any(folder.glob(".evalspec/runs/*-*/run.json"))
+    return (*command, "--resume") if is_begun and "--resume" not in command else command
 
 
 def force(folder: Path, command: Sequence[str]) -> Sequence[str]:
@@ -210,6 +221,13 @@ def _write_rescored(folder: Path) -> None:
 _SECOND = ("rescore", "latest", "agent.yaml", "--fresh")
 OPERATIONS: Mapping[str, Operation] = {
     "evaluate": Operation(_write_project, EVALUATE, (), ("scores.csv",), find_resume, read_scores),
+    "recorded": Operation(
+        _write_recorded,
+        (*EVALUATE, "--responses", "replies.jsonl"),
+        outputs=("scores.csv",),
+        find_again=find_resume,
+        read=read_scores,
+    ),
     "resume": Operation(_write_project, RESUME, (("half",),), ("scores.csv",), find_resume, read_scores),
     "ingest": Operation(_write_faq, EVALUATE, (), ("scores.csv",), find_resume, _read_documents),
     "rescore": Operation(

@@ -124,7 +124,7 @@ class ClusterWorker(Struct):
     async def score(self, one: Scorable) -> None:
         """See Worker. Once the judge is asked no more, nothing is left that nodes could do."""
         if self.plan.services.budget.is_stopped:
-            await score_here(self.plan, self.receiver, one)
+            await (score_here(self.plan, self.receiver, one) or asyncio.sleep(0))
             return
         sample = one.exchange.sample
         await self._hand_out(one.job, _Held(one.metrics, sample, one.exchange, {}, one.scores))

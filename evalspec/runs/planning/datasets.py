@@ -248,15 +248,13 @@ def check_questions(draft: Draft, replies: Replies, datasets: Sequence[PlannedDa
 
 def check_overlap(draft: Draft, replies: Replies, datasets: Sequence[PlannedDataset]) -> None:
     """Reject recorded rankings that share no id with the ground truth: every score would silently be 0."""
-    for dataset in datasets:
+    has_rankings = any(found.reply and found.reply.retrieved_context_ids for found in replies.values())
+    for dataset in datasets if has_rankings else ():
         judged = {document for sample in dataset.samples for document in sample.qrels or ()}
-        if not judged:
-            continue
         found = [find_reply(replies, dataset.name, sample.id) for sample in dataset.samples]
         answers = [one.reply for one in found if one and one.reply]
         retrieved = [document for reply in answers for document in reply.retrieved_context_ids or ()]
-        if retrieved and judged.isdisjoint(retrieved):
+        if judged and retrieved and judged.isdisjoint(retrieved):
             message = f"no retrieved id occurs in the ground truth of '{dataset.name}': '{retrieved[0]}' against "
             fix = "use the same document ids in both files"
-            problem = Problem(f"{message}'{min(judged)}'", fix, str(draft.options.responses))
-            draft.problems.append(problem)
+            draft.problems.append(Problem(f"{message}'{min(judged)}'", fix, str(draft.options.responses)))

@@ -171,9 +171,7 @@ class _DriftTest(Struct):
         async def grade(anchor: StoredAnchor, sample: Sample) -> Score:
             exchange = Exchange(sample, AgentReply(anchor.response, anchor.retrieved_contexts))
             async with at_once:
-                scores = await score_exchange(
-                    [self.metric], exchange, lambda _scores: None, known={}, judge_repeats=repeats
-                )
+                scores = await score_exchange([self.metric], exchange, judge_repeats=repeats)
             return scores[self.metric.name]
 
         async with asyncio.TaskGroup() as group:

@@ -70,7 +70,7 @@ class _Exam(Struct):
         async def score(number: int, case: Exchange) -> Mapping[str, Score]:
             async with at_once:
                 place = (self.dataset, _CASES_A_PAIR * done + number)
-                return await score_exchange(metrics, case, lambda _scores: None, known={}, attempt=place)
+                return await score_exchange(metrics, case, attempt=place)
 
         async with asyncio.TaskGroup() as group:
             asked = [group.create_task(score(number, case)) for number, case in enumerate(cases, 1)]

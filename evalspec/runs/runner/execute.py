@@ -114,19 +114,10 @@ async def execute(
         StoreError: The log cannot be written. Earlier records are intact.
         MissingPackage: An optional package is missing or broken.
     """
-    plan, outline, log = session.plan, session.outline, session.log
-    run_metadata = RunMetadata(session.fingerprint, baseline)
-    execution = Execution(
-        plan,
-        outline,
-        log,
-        progress,
-        session.known_attempts,
-        run_metadata,
-        Results(plan, outline),
-        TurnLogs(log.append, session.known_attempts),
-        open_worker,
-    )
+    plan, outline, log, known = session.plan, session.outline, session.log, session.known_attempts
+    run_metadata, results = RunMetadata(session.fingerprint, baseline), Results(plan, outline)
+    turns = TurnLogs(log.append, known)
+    execution = Execution(plan, outline, log, progress, known, run_metadata, results, turns, open_worker)
     plan.services.listener = JudgeListener(execution.keep_learned, progress.judge_waits, progress.say)
     if plan.services.cache is not None:
         plan.services.cache.report_to(plan.services.usage, plan.services.listener)

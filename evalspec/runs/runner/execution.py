@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field, structs
@@ -18,7 +19,7 @@ from evalspec.model import (
     ScoreStatus,
     add_usage,
 )
-from evalspec.model.log import ReplyRecord, ScoresRecord, TurnRecord
+from evalspec.model.log import ReplyRecord, ScoresRecord, TurnRecord, to_attempt
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.runner.conclude import RunMetadata, conclude
@@ -52,6 +53,10 @@ class _Counts(Struct):
 
 _DIGESTS = ("answer_digest", "question_digest", "request_digest")
 """What says something about texts, so that it is not kept without them."""
+
+
+def _to_attempt(exchange: Exchange, scores: Mapping[str, Score]) -> Attempt:
+    return to_attempt(exchange, {name: score.without_evidence() for name, score in scores.items()})
 
 
 def _failed_by_judge(score: Score) -> bool:
@@ -158,22 +163,11 @@ class Execution(Struct):
             for one in self.plan.datasets
             if one.name in chosen
         )
-        plan, after = structs.replace(self.plan, datasets=datasets), outline.repeats
-        second = structs.replace(
-            self,
-            plan=plan,
-            outline=outline,
-            run_metadata=structs.replace(self.run_metadata, notes=()),
-            results=Results(plan, outline, after),
-            to_ask=[],
-            to_score=[],
-            known=[],
-            counts=_Counts(),
-            after=after,
-            failed=[],
-            decider=None,
-            round=LAST_ROUND,
-        )
+        plan, own = structs.replace(self.plan, datasets=datasets), (self.log, self.progress, self.known_attempts)
+        run_metadata, results = structs.replace(self.run_metadata, notes=()), Results(plan, outline)
+        second = Execution(plan, outline, *own, run_metadata, results, self.turns, self.open_worker)
+        second.after, second.is_judged = outline.repeats, self.is_judged
+        second.tracing, second.environment = self.tracing, self.environment
         second.sort_out()
         return second
 
@@ -210,6 +204,13 @@ class Execution(Struct):
     def keep_turn(self, record: TurnRecord) -> None:
         """See Receiver."""
         self.log.append(record)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """See Receiver."""
+        with self.log.together():
+            yield
+        self._tell()
 
     def keep_reply(self, job: AttemptIndex, exchange: Exchange) -> None:
         """See Receiver."""
@@ -254,8 +255,7 @@ class Execution(Struct):
             self.waiting.append(structs.replace(one, scores={**one.scores, **scores}))
             return
         metrics = self.plan.datasets[job.dataset].metrics.values()
-        judged = [scores[metric.name] for metric in metrics if Need.JUDGE in metric.needs]
-        self.is_judged |= any(score.status is ScoreStatus.SCORED for score in judged)
+        self.is_judged |= any(scores[m.name].status is ScoreStatus.SCORED for m in metrics if Need.JUDGE in m.needs)
         is_failed = any(map(_failed_by_judge, scores.values()))
         if is_failed and self.failed is not None and len(self.failed) < _MOST_FAILED:
             self.failed.append(structs.replace(one, scores=scores))
@@ -271,7 +271,7 @@ class Execution(Struct):
             if recalled is not None:
                 self.decider.add(job, recalled.to_attempt())
         for one in self.waiting:
-            self.decider.add(one.job, self._to_attempt(one.job, one.exchange, one.scores))
+            self.decider.add(one.job, _to_attempt(one.exchange, one.scores))
         while self.round < LAST_ROUND:
             self.decider.stop_if_certain()
             self.round += 1
@@ -297,16 +297,12 @@ class Execution(Struct):
 
     def _add(self, job: AttemptIndex, exchange: Exchange, scores: Mapping[str, Score]) -> None:
         """Add a scored reply to the results."""
-        attempt = self._to_attempt(job, exchange, scores)
+        attempt = _to_attempt(exchange, scores)
         if not self.outline.has_texts:
             attempt = structs.replace(attempt, **dict.fromkeys(_DIGESTS))
         self.results.add(*job, attempt, exchange.sample)
         self.counts.scored += 1
         self._tell()
-
-    def _to_attempt(self, job: AttemptIndex, exchange: Exchange, scores: Mapping[str, Score]) -> Attempt:
-        record = ReplyRecord.of(self.plan.datasets[job.dataset].name, job.attempt, exchange)
-        return record.to_attempt({name: score.without_evidence() for name, score in scores.items()})
 
     def keep_scores(self, job: AttemptIndex, sample: Sample, scores: Mapping[str, Score]) -> None:
         """See Receiver."""
@@ -322,4 +318,6 @@ class Execution(Struct):
         self.run_metadata = structs.replace(self.run_metadata, fingerprint=fingerprint)
 
     def _tell(self) -> None:
-        self.progress(asked=self.counts.asked, scored=self.counts.scored, failed=self.counts.failed)
+        """Tell how far the run is, once what it has found is in the log."""
+        if self.log.held is None:
+            self.progress(asked=self.counts.asked, scored=self.counts.scored, failed=self.counts.failed)

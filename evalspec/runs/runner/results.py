@@ -22,26 +22,26 @@ class Results:
     """The results of all samples, by indices of dataset and sample in the plan.
 
     A sample's attempts are combined as soon as the last one is scored. The sample itself is not kept in memory.
-    `after`: the number of attempts that precede those to collect.
     """
 
-    def __init__(self, plan: Plan, outline: RunOutline, after: int = 0) -> None:
-        self._outline, self._after = outline, after
-        self._limited = [limited_slices(dataset.thresholds) for dataset in outline.datasets]
-        self._limits = [find_reply_limits(dataset) for dataset in outline.datasets]
+    def __init__(self, plan: Plan, outline: RunOutline) -> None:
+        self._outline = outline
+        self._rules = [
+            (limited_slices(dataset.thresholds), find_reply_limits(dataset), dataset.of_attempts)
+            for dataset in outline.datasets
+        ]
         self._results: list[list[SampleResult | None]] = [[None] * len(dataset.samples) for dataset in plan.datasets]
-        self._attempts: dict[tuple[int, int], list[Attempt | None]] = {}
+        self._attempts: dict[tuple[int, int], dict[int, Attempt]] = {}
 
     def add(self, dataset: int, position: int, attempt: int, found: Attempt, sample: Sample) -> None:
-        """Add a scored attempt of a sample. `attempt` counts from 1."""
-        attempts = self._attempts.setdefault((dataset, position), [None] * self._outline.repeats)
-        attempts[attempt - self._after - 1] = found
-        done = [one for one in attempts if one is not None]
-        if len(done) == len(attempts):
-            del self._attempts[dataset, position]
-            add_slices(sample, self._limited[dataset])
-            over = self._outline.datasets[dataset].of_attempts
-            self._results[dataset][position] = combine_attempts(sample, done, self._limits[dataset], over)
+        """Add a scored attempt of a sample, with its number."""
+        attempts = {**self._attempts.pop((dataset, position), {}), attempt: found}
+        if len(attempts) < self._outline.repeats:
+            self._attempts[dataset, position] = attempts
+            return
+        done = [attempts[number] for number in sorted(attempts)]
+        limited, limits, over = self._rules[dataset]
+        self._results[dataset][position] = combine_attempts(add_slices(sample, limited), done, limits, over)
 
     def list(self) -> list[list[SampleResult]]:
         """Return the results of all samples, by dataset.

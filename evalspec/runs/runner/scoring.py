@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from evalspec.runs.planning.build import Plan
     from evalspec.runs.runner.targets import JobTarget
 
+Keep = Callable[[Mapping[str, Score]], None]
+ListGradings = Callable[[], list[Grading]]
+
 _ROUNDING = 1e-9
 _PRELOAD_GRACE_SECONDS = 0.3
 """Wait for the first reply before loading the judge's libraries in parallel. An agent that is down is detected in this
@@ -36,15 +39,23 @@ _OF_TURNS = frozenset({Need.EXPECTED, Need.EXPECTED_TOOLS, Need.CHECKS})
 
 
 async def score_exchange(
+    metrics: Sequence[Metric], exchange: Exchange, keep: Keep = lambda _: None, **settings: Any
+) -> dict[str, Score]:
+    """Return one score for every metric, by name, in the order of the metrics. Arguments: as of `start_scores`."""
+    scores = start_scores(metrics, exchange, keep, **settings)
+    return scores if isinstance(scores, dict) else await scores
+
+
+def start_scores(
     metrics: Sequence[Metric],
     exchange: Exchange,
-    keep: Callable[[Mapping[str, Score]], None],
+    keep: Keep,
     *,
-    known: Mapping[str, Score],
+    known: Mapping[str, Score] = {},
     judge_repeats: int = 1,
     attempt: tuple[str, int] | None = None,
-) -> dict[str, Score]:
-    """Return one score for every metric, by name, in the order of the metrics.
+) -> dict[str, Score] | Awaitable[dict[str, Score]]:
+    """Return what `score_exchange` returns, or an awaitable of it if a score has to be waited for.
 
     `keep`: called with new scores as soon as they exist. Scores that are computed without waiting arrive together. Each
     other score arrives separately, with the scores derived from it. `known`: existing scores. `judge_repeats`: number
@@ -57,28 +68,36 @@ async def score_exchange(
         if new:
             keep(new)
 
-    of_turns = [metric for metric in metrics if metric.name not in known and is_of_turns(metric, exchange)]
-    if of_turns:
+    async def score_turns_first(of_turns: Sequence[Metric]) -> dict[str, Score]:
         add(await _score_turns(of_turns, exchange, judge_repeats, attempt))
-    families = _families([metric for metric in metrics if metric.name not in scores])
-    judges = max((len(metric.panel.names) for metric in metrics if metric.panel is not None), default=1)
-    gradings = [
-        Grading(_name_reply(exchange, attempt, repeat + member), member)
-        for repeat in range(judge_repeats)
-        for member in range(judges)
-    ]
+        return await score_exchange(metrics, exchange, keep, known=scores, judge_repeats=judge_repeats, attempt=attempt)
+
+    async def finish(waiting: Sequence[Awaitable[None]]) -> dict[str, Score]:
+        await asyncio.gather(*waiting)
+        return {metric.name: scores[metric.name] for metric in metrics}
+
+    gradings: list[Grading] = []
+
+    def list_gradings() -> list[Grading]:
+        if not gradings:  # made once: the scores of a grading share the judge's answers
+            judges = max((len(metric.panel.names) for metric in metrics if metric.panel is not None), default=1)
+            places = [(repeat, member) for repeat in range(judge_repeats) for member in range(judges)]
+            gradings.extend(Grading(_name_reply(exchange, attempt, sum(place)), place[1]) for place in places)
+        return gradings
+
+    new_metrics = [metric for metric in metrics if metric.name not in scores]
+    if exchange.sample.turns and (of_turns := [metric for metric in new_metrics if is_of_turns(metric, exchange)]):
+        return score_turns_first(of_turns)
     at_once: dict[str, Score] = {}
     waiting = []
-    for root, members in families:
-        started = scores.get(root.name) or _start(root, exchange, gradings)
+    for root, members in _families(new_metrics):
+        started = scores.get(root.name) or _start(root, exchange, list_gradings)
         if isinstance(started, Score):
             at_once |= _derive(members, started)
         else:
             waiting.append(_finish_family(members, started, add))
     add(at_once)
-    if waiting:
-        await asyncio.gather(*waiting)
-    return {metric.name: scores[metric.name] for metric in metrics}
+    return finish(waiting) if waiting else {metric.name: scores[metric.name] for metric in metrics}
 
 
 async def _score_turns(
@@ -88,9 +107,7 @@ async def _score_turns(
 
     async def score(turn: Exchange) -> Mapping[str, Score]:
         wanted = [metric for metric in metrics if applies(metric, turn)]
-        return await score_exchange(
-            wanted, turn, lambda _: None, known={}, judge_repeats=judge_repeats, attempt=attempt
-        )
+        return await score_exchange(wanted, turn, judge_repeats=judge_repeats, attempt=attempt)
 
     turns = await asyncio.gather(*map(score, list_turns(exchange)))
     return {metric.name: combine_turns(metric, [turn.get(metric.name) for turn in turns]) for metric in metrics}
@@ -116,17 +133,16 @@ def _derive(members: Sequence[Metric], score: Score) -> dict[str, Score]:
     }
 
 
-async def _finish_family(
-    members: Sequence[Metric], pending: Awaitable[Score], add: Callable[[Mapping[str, Score]], None]
-) -> None:
+async def _finish_family(members: Sequence[Metric], pending: Awaitable[Score], add: Keep) -> None:
     add(_derive(members, await pending))
 
 
-def _start(metric: Metric, exchange: Exchange, gradings: Sequence[Grading]) -> Score | Awaitable[Score]:
+def _start(metric: Metric, exchange: Exchange, list_gradings: ListGradings) -> Score | Awaitable[Score]:
     """Return the score, or an awaitable of it. A judged metric has one score per grading."""
-    if len(gradings) == 1 or Need.JUDGE not in metric.needs:
-        return _start_once(metric, exchange, gradings[0])
-    started = [_start_once(metric, exchange, grading) for grading in gradings]
+    count = len(list_gradings()) if Need.JUDGE in metric.needs else 1
+    if count == 1:
+        return _start_once(metric, exchange, list_gradings)
+    started = [_start_once(metric, exchange, list_gradings, number) for number in range(count)]
     return _join([item if not isinstance(item, Score) else _ready(item) for item in started], metric.panel)
 
 
@@ -148,9 +164,29 @@ async def _join(gradings: Sequence[Awaitable[Score]], panel: Panel | None) -> Sc
     )
 
 
-def _start_once(metric: Metric, exchange: Exchange, grading: Grading) -> Score | Awaitable[Score]:
+def _start_once(
+    metric: Metric, exchange: Exchange, list_gradings: ListGradings, number: int = 0
+) -> Score | Awaitable[Score]:
     if metric.skip_reason is not None or metric.scorer is None:
         return Score.skipped(metric.skip_reason or "not computed")
+    missing = _find_missing(metric, exchange)
+    if missing is not None:
+        return missing
+    try:
+        result = metric.scorer(exchange)
+    except InvalidInput:
+        raise
+    except BaseException as error:
+        if ends_the_run(error):
+            raise
+        return _failed(metric, error)
+    if isinstance(result, Score):
+        return _within_bounds(metric, result)
+    return _finish(metric, result, list_gradings()[number])
+
+
+def _find_missing(metric: Metric, exchange: Exchange) -> Score | None:
+    """Return the score of an exchange that lacks what a metric reads."""
     if exchange.reply is None and not metric.definition.scores_failures:
         is_stopped = (exchange.error or "").startswith(OUT_OF_TIME)
         return Score.failed(
@@ -165,15 +201,7 @@ def _start_once(metric: Metric, exchange: Exchange, grading: Grading) -> Score |
         untraced = next(filter(None, map(exchange.lacks_traced, sorted(metric.traced))), None)
         if untraced is not None:
             return Score.failed(untraced, Cause.TRACES)
-    try:
-        result = metric.scorer(exchange)
-    except InvalidInput:
-        raise
-    except BaseException as error:
-        if ends_the_run(error):
-            raise
-        return _failed(metric, error)
-    return _within_bounds(metric, result) if isinstance(result, Score) else _finish(metric, result, grading)
+    return None
 
 
 async def _finish(metric: Metric, pending: Awaitable[Score], grading: Grading) -> Score:
@@ -220,8 +248,10 @@ def _within_bounds(metric: Metric, score: Score) -> Score:
 
 def add_script(exchange: Exchange) -> Exchange:
     """Return the exchange with what its simulated user said as the script of its sample."""
-    said = [turn.user for turn in exchange.reply.turns] if exchange.reply else []
-    told = exchange.sample.as_told(said)
+    turns = exchange.reply.turns if exchange.reply else ()
+    if not turns:
+        return exchange
+    told = exchange.sample.as_told([turn.user for turn in turns])
     return exchange if told is exchange.sample else replace(exchange, sample=told)
 
 
@@ -288,7 +318,7 @@ async def preload_beside(plan: "Plan", first_exchange: asyncio.Event, targets: "
         return
     with suppress(TimeoutError):
         await asyncio.wait_for(first_exchange.wait(), _PRELOAD_GRACE_SECONDS)
-    if targets[0].never_reached:
+    if targets[0].pool.never_reached:
         await first_exchange.wait()
     if not targets[0].is_down:
         await preload(plan)

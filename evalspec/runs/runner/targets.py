@@ -10,7 +10,7 @@ from evalspec.model import Exchange, Sample
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.services import locate_keys
 from evalspec.runs.runner.conversing import PLAIN, Conversation, NoTurnLog, Performer, TurnLog
-from evalspec.runs.runner.worker_pool import JobSource, Replay, WorkerPool
+from evalspec.runs.runner.worker_pool import JobSource, WorkerPool
 from evalspec.targets.agents.base import Agent
 from evalspec.targets.agents.function import FunctionAgent
 from evalspec.targets.agents.user_agent import UserAgent
@@ -61,7 +61,7 @@ class JobTarget(Struct, Generic[Job]):
     """
 
     name: str
-    pool: WorkerPool[Job] | Replay[Job]
+    pool: WorkerPool[Job]
     jobs: JobSource[Job]
     surround: Callable[["JobTarget[Job]"], Awaitable[None]] | None = None
     own_notes: list[str] = field(default_factory=list)
@@ -70,11 +70,6 @@ class JobTarget(Struct, Generic[Job]):
     def is_down(self) -> bool:
         """Whether the target is considered down."""
         return self.pool.agent_down is not None
-
-    @property
-    def never_reached(self) -> bool:
-        """Whether connections failed and no request was ever answered."""
-        return self.pool.never_reached
 
     @property
     def notes(self) -> list[str]:
@@ -201,15 +196,5 @@ def open_pool(
 ) -> WorkerPool[Job]:
     """Return the workers of a target."""
     concurrency, budget = min(plan.options.concurrency, jobs.most), plan.services.budget
-    return WorkerPool(
-        create,
-        receive,
-        concurrency=concurrency,
-        max_retries=retries,
-        limit=budget.open_limit("spec.api", concurrency),
-        breaker=budget.open_breaker(),
-        find_end=budget.find_time_out,
-        performer=performer,
-        open_log=open_log,
-        trace=trace,
-    )
+    limit, breaker, find_end = budget.open_limit("spec.api", concurrency), budget.open_breaker(), budget.find_time_out
+    return WorkerPool(create, receive, concurrency, retries, limit, breaker, find_end, performer, open_log, trace)

@@ -67,17 +67,13 @@ class Tracing:
     """
 
     def __init__(
-        self,
-        config: TracesConfig,
-        store: Callable[[SpansRecord | TraceRecord], None],
-        known: LogIndex | None,
+        self, config: TracesConfig, store: Callable[[SpansRecord | TraceRecord], None], known: LogIndex | None
     ) -> None:
-        self._config, self._store = config, store
+        self._config, self._store, self._known = config, store, known
         self.source = ""
         """Where spans come from, as messages show it."""
         self.refusals: Counter[str] = Counter()
         """Why what arrived could not be read, with how often."""
-        self._known = known
         self._open: dict[str, OpenTrace] = {}
         self._of_attempt: dict[AttemptKey, list[str]] = {}
         self._ended: set[str] = set()

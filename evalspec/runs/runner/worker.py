@@ -1,8 +1,9 @@
 """Work on attempts: ask the target, and score replies as they arrive. Whoever hands out attempts gets what is found."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,9 +16,9 @@ from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.runner.conversing import TurnLog
 from evalspec.runs.runner.origin import Origin
 from evalspec.runs.runner.results import AttemptIndex
-from evalspec.runs.runner.scoring import preload, preload_beside, score_exchange
+from evalspec.runs.runner.scoring import preload, preload_beside, start_scores
 from evalspec.runs.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
-from evalspec.runs.runner.worker_pool import JobSource, LagMeter, Replay
+from evalspec.runs.runner.worker_pool import JobSource, LagMeter
 from evalspec.runs.store.log_index import AttemptKey
 from evalspec.targets.agents.replay import replay
 
@@ -29,6 +30,8 @@ _AGENT = -1
 
 _SCORERS = 4
 """Replies that are scored at the same time if nothing is judged."""
+_SECONDS_AT_ONCE = 0.02
+"""For which recorded replies are scored until what was found is written, and others have their turn."""
 
 
 class Scorable(Struct, frozen=True):
@@ -57,6 +60,10 @@ class Receiver(Protocol):
 
     def keep_turn(self, record: TurnRecord) -> None:
         """Keep a turn that another process has had."""
+        ...
+
+    def together(self) -> AbstractContextManager[None]:
+        """Keep what is found in the block together, and only then tell of it. Nothing in it waits."""
         ...
 
     def keep_reply(self, job: AttemptIndex, exchange: Exchange) -> None:
@@ -95,10 +102,10 @@ class Worker(Protocol):
         ...
 
 
-async def score_here(plan: Plan, receiver: Receiver, one: Scorable) -> None:
-    """Score a reply in this process."""
+def score_here(plan: Plan, receiver: Receiver, one: Scorable) -> Awaitable[None] | None:
+    """Score a reply in this process. Return what is to be awaited then, None if all of its scores are there."""
     dataset, sample = plan.datasets[one.job.dataset], one.exchange.sample
-    scores = await score_exchange(
+    scores = start_scores(
         [dataset.metrics[name] for name in one.metrics],
         one.exchange,
         lambda new: receiver.keep_scores(one.job, sample, new),
@@ -106,7 +113,14 @@ async def score_here(plan: Plan, receiver: Receiver, one: Scorable) -> None:
         judge_repeats=plan.options.judge_repeat,
         attempt=(dataset.name, one.job.attempt),
     )
+    if not isinstance(scores, dict):
+        return _finish(receiver, one, scores)
     receiver.finish(one, scores)
+    return None
+
+
+async def _finish(receiver: Receiver, one: Scorable, scores: Awaitable[Mapping[str, Score]]) -> None:
+    receiver.finish(one, await scores)
 
 
 class LocalWorker(Struct):
@@ -125,9 +139,14 @@ class LocalWorker(Struct):
 
     async def ask_all(self, jobs: Sequence[AttemptIndex]) -> None:
         """See Worker."""
-        if self.plan.gates_latency and jobs:
+        has_replies = self.plan.options.has_replies
+        if jobs and (has_replies or self.plan.gates_latency):
             await preload(self.plan)
-        await self._ask(self._list_targets(jobs))
+        if has_replies:
+            left = iter(jobs)
+            await asyncio.wait([self.group.create_task(self._replay(left)) for _ in range(_SCORERS)])
+        else:
+            await self._ask(self._list_targets(jobs))
 
     async def ask_agent(self, jobs: JobSource[AttemptIndex]) -> None:
         """Ask the agent, until there are no more jobs. Raises as ask_all."""
@@ -146,6 +165,29 @@ class LocalWorker(Struct):
         self.notes += [note for target in targets for note in target.notes]
         self.lag_ms = lag.p95_ms
 
+    async def _replay(self, jobs: Iterator[AttemptIndex]) -> None:
+        """Score recorded replies. They are there, so they need no workers, waits or retries."""
+        rest: Awaitable[None] | None = asyncio.sleep(0)
+        while rest is not None:
+            await rest
+            with self.receiver.together():
+                rest = self._replay_some(jobs)
+
+    def _replay_some(self, jobs: Iterator[AttemptIndex]) -> Awaitable[None] | None:
+        """Score the next replies for a moment, or until one has to wait. Return what to await then; None: nothing."""
+        end, is_judged = time.perf_counter() + _SECONDS_AT_ONCE, self.plan.judged
+        for job in jobs:
+            dataset, sample = self.receiver.find(job)
+            exchange = replay(self.plan.replies or {}, dataset.name, sample).with_digest()
+            self.receiver.keep_reply(job, exchange)
+            one = Scorable(job, exchange, {}, self.receiver.choose_metrics(job))
+            rest = self.score(one) if is_judged else score_here(self.plan, self.receiver, one)
+            if rest is not None:
+                return rest
+            if time.perf_counter() > end:
+                return asyncio.sleep(0)
+        return None
+
     async def score(self, one: Scorable) -> None:
         """See Worker."""
         await self.queue.put(one)
@@ -158,13 +200,12 @@ class LocalWorker(Struct):
         """Score replies of the queue until cancelled."""
         while True:
             one = await self.queue.get()
-            await score_here(self.plan, self.receiver, one)
+            if (rest := score_here(self.plan, self.receiver, one)) is not None:
+                await rest
             self.queue.task_done()
 
     def _list_targets(self, jobs: Sequence[AttemptIndex]) -> list[JobTarget[AttemptIndex]]:
         """Return the targets in order: the agent with all its datasets, then one retriever per dataset."""
-        if self.plan.options.has_replies and jobs:
-            return [JobTarget("the agent", Replay(self._replay, self._receive), self._list_jobs(jobs))]
         targets = []
         for number, some in groupby(sorted(jobs, key=self._target_of), key=self._target_of):
             asked = self._list_jobs(list(some))
@@ -183,18 +224,14 @@ class LocalWorker(Struct):
 
     async def _receive_asked(self, job: AttemptIndex, exchange: Exchange) -> None:
         dataset = self.plan.datasets[job.dataset]
-        marked = self.origin.mark(exchange, dataset)
+        marked = self.origin.mark(exchange, dataset).with_digest()
+        self.receiver.keep_reply(job, marked)
+        self.first_exchange.set()
         if self.tracing is None:
-            await self._receive(job, marked)
+            await self._score_new(job, marked)
             return
-        self._keep_reply(job, marked)
         create = self.group.create_task
         await self.tracing.submit(self._key(job), marked, dataset, lambda joined: self._score_new(job, joined), create)
-
-    async def _receive(self, job: AttemptIndex, exchange: Exchange) -> None:
-        exchange = exchange.with_digest()
-        self._keep_reply(job, exchange)
-        await self._score_new(job, exchange)
 
     async def _score_new(self, job: AttemptIndex, exchange: Exchange) -> None:
         await self.score(Scorable(job, exchange, {}, self.receiver.choose_metrics(job)))
@@ -202,16 +239,9 @@ class LocalWorker(Struct):
     def _list_jobs(self, jobs: Sequence[AttemptIndex]) -> Jobs[AttemptIndex]:
         return Jobs(jobs, lambda job: self.receiver.find(job)[1])
 
-    def _keep_reply(self, job: AttemptIndex, exchange: Exchange) -> None:
-        self.receiver.keep_reply(job, exchange)
-        self.first_exchange.set()
-
     def _key(self, job: AttemptIndex) -> AttemptKey:
         dataset, sample = self.receiver.find(job)
         return AttemptKey(dataset.name, sample.id, job.attempt)
-
-    def _replay(self, job: AttemptIndex, sample: Sample) -> Exchange:
-        return replay(self.plan.replies or {}, self.plan.datasets[job.dataset].name, sample)
 
     def _target_of(self, job: AttemptIndex) -> int:
         """Return the number of the dataset if it has its own retriever, else _AGENT."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Generic, Protocol, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.base.errors import FailureCause, ServiceError, Unmeasurable, UserFailed
@@ -36,33 +37,7 @@ class JobSource(Protocol[Job_co]):
         ...
 
 
-class Replay(Generic[Job]):
-    """Recorded replies in place of a pool. They are there, so they need no workers, waits or retries.
-
-    `replay`: returns the reply to a job's sample. `on_exchange`: as for a WorkerPool.
-    """
-
-    agent_down = None
-    never_reached = False
-
-    def __init__(
-        self, replay: Callable[[Job, Sample], Exchange], on_exchange: Callable[[Job, Exchange], Awaitable[None]]
-    ) -> None:
-        self._replay = replay
-        self._on_exchange = on_exchange
-        self.failed = 0
-        """Samples without a recorded reply."""
-
-    async def ask_all(self, jobs: JobSource[Job]) -> None:
-        """Replay the replies to all samples."""
-        while (taken := await jobs.take()) is not None:
-            job, sample = taken
-            exchange = self._replay(job, sample)
-            self.failed += exchange.reply is None
-            await self._on_exchange(job, exchange)
-
-
-class WorkerPool(Generic[Job]):
+class WorkerPool(Struct, Generic[Job]):
     """A pool of `concurrency` workers that sends every job's sample once. Each worker has its own agent.
 
     `limit`: on concurrent requests. `breaker`: of the service. `find_end`: returns why nothing more is to be sent, or
@@ -71,42 +46,28 @@ class WorkerPool(Generic[Job]):
     worker waits for it, so a slow consumer limits the replies in memory.
     """
 
-    def __init__(
-        self,
-        open_agent: Callable[[], Agent],
-        on_exchange: Callable[[Job, Exchange], Awaitable[None]],
-        *,
-        concurrency: int,
-        max_retries: int,
-        limit: AdaptiveLimit,
-        breaker: Breaker,
-        find_end: Callable[[], str | None] = lambda: None,
-        performer: Performer = PLAIN,
-        open_log: Callable[[Job], TurnLog] = lambda _: NoTurnLog(),
-        trace: Callable[[Job], OpenRequest] | None = None,
-    ) -> None:
-        self._trace = trace
-        self._performer = performer
-        self._open_log = open_log
-        self._find_end = find_end
-        self._open_agent = open_agent
-        self._on_exchange = on_exchange
-        self._concurrency = concurrency
-        self._limit = limit
-        self._breaker = breaker
-        self._max_retries = max_retries
-        self.failed = 0
-        """Samples that got no usable reply."""
+    open_agent: Callable[[], Agent]
+    on_exchange: Callable[[Job, Exchange], Awaitable[None]]
+    concurrency: int
+    max_retries: int
+    limit: AdaptiveLimit
+    breaker: Breaker
+    find_end: Callable[[], str | None] = lambda: None
+    performer: Performer = PLAIN
+    open_log: Callable[[Job], TurnLog] = lambda _: NoTurnLog()
+    trace: Callable[[Job], OpenRequest] | None = None
+    failed: int = 0
+    """Samples that got no usable reply."""
 
     @property
     def agent_down(self) -> str | None:
         """Why the agent is considered down, or None."""
-        return self._breaker.down
+        return self.breaker.down
 
     @property
     def never_reached(self) -> bool:
         """Whether connections failed and no request was ever answered."""
-        return self._breaker.refused and not self._breaker.answered
+        return self.breaker.refused and not self.breaker.answered
 
     async def ask_all(self, jobs: JobSource[Job]) -> None:
         """Send all samples. Once the agent is down, remaining samples fail immediately without a request.
@@ -116,36 +77,36 @@ class WorkerPool(Generic[Job]):
         """
         workers = []
         async with asyncio.TaskGroup() as group:
-            for _ in range(self._concurrency):
+            for _ in range(self.concurrency):
                 workers.append(group.create_task(self._work(jobs)))
-                await asyncio.sleep(_RAMP_SECONDS / self._concurrency)
+                await asyncio.sleep(_RAMP_SECONDS / self.concurrency)
         if any(worker.cancelled() for worker in workers):
             raise Unmeasurable("the evaluated code cancelled the task that called it, so samples have no reply")
 
     async def _work(self, jobs: JobSource[Job]) -> None:
-        agent = self._open_agent()
+        agent = self.open_agent()
         try:
             while (taken := await jobs.take()) is not None:
                 job, sample = taken
                 exchange = await self._exchange(agent, job, sample)
                 self.failed += exchange.reply is None
-                await self._on_exchange(job, exchange)
+                await self.on_exchange(job, exchange)
         finally:
             await agent.aclose()
 
     async def _exchange(self, agent: Agent, job: Job, sample: Sample) -> Exchange:
-        if end := self._breaker.down or self._find_end():
+        if end := self.breaker.down or self.find_end():
             return Exchange(sample, error=f"{NOT_ASKED}{end}", unreachable=True)
         failed: list[ServiceError] = []
         user_failed: list[ServiceError] = []
 
         async def ask(one: Sample) -> AgentReply:
-            request = None if self._trace is None else self._trace(job)
+            request = None if self.trace is None else self.trace(job)
             reply = await persist(
-                lambda: self._limit.run(lambda: self._attempt(agent, one, request)),
-                self._max_retries,
+                lambda: self.limit.run(lambda: self._attempt(agent, one, request)),
+                self.max_retries,
                 lambda error, _wait: failed.append(error),
-                may_repeat=lambda error: error.is_refusal or not self._performer.acts,
+                may_repeat=lambda error: error.is_refusal or not self.performer.acts,
             )
             return reply if request is None else replace(reply, traced=request.close())
 
@@ -153,11 +114,11 @@ class WorkerPool(Generic[Job]):
             (user_failed if isinstance(error, UserFailed) else failed).append(error)
 
         try:
-            reply = await self._performer.perform(sample, AttemptContext(ask, note, self._open_log(job)))
+            reply = await self.performer.perform(sample, AttemptContext(ask, note, self.open_log(job)))
         except ServiceError as error:
             if error.cause is FailureCause.REPLY:  # others say nothing about the agent
                 is_useless = error.fatal and error.status is None  # nothing can be sent: there is no token, for example
-                self._breaker.saw_failure(str(error), unreachable=error.unreachable, is_useless=is_useless)
+                self.breaker.saw_failure(str(error), unreachable=error.unreachable, is_useless=is_useless)
             is_stopped = error.cause is FailureCause.STOPPED
             return Exchange(
                 sample,
@@ -167,7 +128,7 @@ class WorkerPool(Generic[Job]):
                 cause=error.cause,
                 user_errors=len(user_failed) + (error.cause is FailureCause.USER),
             )
-        self._breaker.saw_reply()
+        self.breaker.saw_reply()
         return Exchange(sample, reply=reply, retries=len(failed), user_errors=len(user_failed))
 
     async def _attempt(self, agent: Agent, sample: Sample, request: OpenRequest | None) -> AgentReply:
@@ -175,8 +136,8 @@ class WorkerPool(Generic[Job]):
             with nullcontext() if request is None else request.trying():
                 return await agent.ask(sample)
         except ServiceError as error:
-            self._breaker.refused |= error.unreachable
-            if self._breaker.down:
+            self.breaker.refused |= error.unreachable
+            if self.breaker.down:
                 error.retryable = False
             raise
 

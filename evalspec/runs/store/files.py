@@ -16,6 +16,7 @@ from evalspec.base.output_files import replace_file
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 _CHUNK = 65_536
+_RECORDS_A_SYNC, _SECONDS_A_SYNC = 64, 1.0
 _LONGEST_TARGET = 4096
 """Bytes of the target of a link."""
 _ELSEWHERE = "make it writable for this user, or run in another folder"
@@ -132,7 +133,7 @@ def digest_file(path: Path) -> str:
 
 
 class GroupSync:
-    """A thread that syncs a growing file after `records` writes or `seconds` after a write, whichever comes first.
+    """A thread that syncs a growing file after 64 records or a second, whichever comes first.
 
     A slow disk must not stall the event loop: the stall would be measured as latency of the agent.
 
@@ -140,21 +141,18 @@ class GroupSync:
     failure the system no longer knows which pages reached the disk, so a later success would prove nothing.
     """
 
-    def __init__(self, descriptor: int, *, records: int = 64, seconds: float = 1.0) -> None:
-        self._descriptor = descriptor
-        self._records = records
-        self._seconds = seconds
-        self._pending = 0
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor, self._pending = descriptor, 0
         self._wake = threading.Event()
         self._stopping = False
         self.failure: OSError | None = None
         self._thread = threading.Thread(target=self._run, name="evalspec-log-sync", daemon=True)
         self._thread.start()
 
-    def written(self) -> None:
-        """Count a record that was passed to the operating system."""
-        self._pending += 1
-        if self._pending >= self._records:
+    def written(self, records: int) -> None:
+        """Count records that were passed to the operating system."""
+        self._pending += records
+        if self._pending >= _RECORDS_A_SYNC:
             self._wake.set()
 
     def close(self) -> None:
@@ -172,7 +170,7 @@ class GroupSync:
 
     def _run(self) -> None:
         while True:
-            self._wake.wait(self._seconds)
+            self._wake.wait(_SECONDS_A_SYNC)
             self._wake.clear()
             if self._stopping:
                 return

@@ -40,6 +40,7 @@ from evalspec.model.log import (
     TurnRecord,
     add_stored_trace,
     change_texts,
+    to_attempt,
 )
 from evalspec.model.spans import StepKind
 from evalspec.runs.store.files import store_errors
@@ -292,7 +293,7 @@ def _add_reply(index: LogIndex, record: ReplyRecord, line: LogLine) -> None:
     if left is not None and record.reply is None:
         index.superseded += left.turns
     has_trace = record.reply is not None and record.reply.trace is not None
-    attempt, hidden = record.to_attempt({}), _find_hidden(index, record, line)
+    attempt, hidden = to_attempt(record, {}), _find_hidden(index, record, line)
     index.attempts[key] = StoredAttempt([line.place, *index.spans.get(key, ())], attempt, has_trace, hidden)
     index.contradictions.pop(key, None)
 

@@ -112,8 +112,8 @@ def renumber(line: bytes, number: int) -> bytes:
 
 def _seal(text: bytes, number: int) -> bytes:
     """Return a line. `text`: the encoded record without its closing brace."""
-    checked = text + b',"number":%d,"crc":"' % number
-    return text + _TAIL_FORM % (number, zlib.crc32(checked))
+    checked = b'%b,"number":%d,"crc":"' % (text, number)
+    return b'%b%08x"}\n' % (checked, zlib.crc32(checked))
 
 
 class LogLine(NamedTuple):

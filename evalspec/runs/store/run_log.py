@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -91,12 +91,9 @@ class RunLog:
         """As messages show it."""
         self.place = folder.absolute()
         """Where it is, also if the agent changes the working directory."""
-        self._redact = redact
-        self._is_clean = is_clean
-        self._describe = describe
+        self._redact, self._is_clean, self._describe, self._texts = redact, is_clean, describe, texts
         self.description: tuple[Fingerprint, Any] | None = None
         """The fingerprint and the outline of `run.json`."""
-        self._texts = texts
         self._path = self.place / LOG_NAME
         self._failure: str | None = None
         lock = acquire_lock(folder)
@@ -113,6 +110,8 @@ class RunLog:
             self._lock.release()
             raise
         self._stored_texts: set[str] = set()
+        self.held: list[bytes] | None = None
+        """Lines that wait for the end of `together`; None: none waits."""
         self._sync = GroupSync(self._file.fileno())
 
     @property
@@ -172,6 +171,23 @@ class RunLog:
         else:
             self._write(self._encode(kept, self._number + 1))
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Write the records of the block in one piece at its end, also after an error. Until then, a kill loses them.
+
+        A line costs as much to write as to make.
+
+        Raises:
+            StoreError: As in `append`.
+        """
+        held = self.held = []
+        try:
+            yield
+        finally:
+            self.held = None
+            if held:
+                self._put(held)
+
     def conclude_with(self, record: PeopleRecord | ControlsRecord) -> None:
         """Append what the run is concluded with, besides its scores.
 
@@ -227,15 +243,21 @@ class RunLog:
         self._write(encode_record(record, self._number + 1))
 
     def _write(self, line: bytes) -> None:
+        self._number += 1
+        if self.held is None:
+            self._put([line])
+        else:
+            self.held.append(line)
+
+    def _put(self, lines: Sequence[bytes]) -> None:
         self._refuse_failed(is_final=False)
         try:
-            self._write_whole(line)
+            self._write_whole(b"".join(lines))
         except OSError as error:
             failure = store_error(self._path, error)
             self._failure = str(failure)
             raise failure from error
-        self._number += 1
-        self._sync.written()
+        self._sync.written(len(lines))
 
     def go_on_from(self, index: LogIndex) -> LogIndex:
         """Prepare to append to the existing log, repair it if it is damaged, and return its current index.

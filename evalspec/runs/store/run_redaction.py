@@ -1,6 +1,7 @@
 """Remove secrets, or all texts, from a Run before any reporter renders it."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct
@@ -16,14 +17,19 @@ from evalspec.model import (
     Summary,
     known_finish_reason,
 )
-from evalspec.model.log import WITHHELD, change_texts
+from evalspec.model.log import WITHHELD, Change, change_texts
 from evalspec.runs.store.log_records import change_fingerprint
 
 _encode = Encoder().encode
+_read_texts = attrgetter("tags", "metadata", "error", "attempts", "timings_ms", "oddities", "finish_reason", "slices")
+"""What of a sample may have secrets beside its scores: what `_redact_sample` changes."""
+_PART = 100
+"""Samples that are looked at together."""
 _Record = TypeVar("_Record", bound=Struct)
+IsClean = Callable[[bytes], bool]
 
 
-def redact_run(run: Run, redact: Callable[[Any], Any], is_clean: Callable[[bytes], bool]) -> Run:
+def redact_run(run: Run, redact: Change, is_clean: IsClean) -> Run:
     """Return the run with every free text redacted.
 
     `redact`: Redaction.mask_data. `is_clean`: Redaction.is_clean. Samples without a secret are not copied.
@@ -43,14 +49,10 @@ def redact_run(run: Run, redact: Callable[[Any], Any], is_clean: Callable[[bytes
     )
 
 
-def _redact_dataset(
-    dataset: DatasetResult, redact: Callable[[Any], Any], is_clean: Callable[[bytes], bool]
-) -> DatasetResult:
+def _redact_dataset(dataset: DatasetResult, redact: Change, is_clean: IsClean) -> DatasetResult:
     return replace(
         dataset,
-        samples=tuple(
-            sample if _is_clean(sample, is_clean) else _redact_sample(sample, redact) for sample in dataset.samples
-        ),
+        samples=tuple(_redact_samples(dataset.samples, redact, is_clean)),
         thresholds=tuple(
             replace(threshold, slice=redact(threshold.slice), reason=redact(threshold.reason))
             for threshold in dataset.thresholds
@@ -70,20 +72,31 @@ def _redact_dataset(
     )
 
 
-def _redact_summaries(summaries: Mapping[str, Summary], redact: Callable[[Any], Any]) -> dict[str, Summary]:
+def _redact_summaries(summaries: Mapping[str, Summary], redact: Change) -> dict[str, Summary]:
     """Return the summaries with their only text redacted: why there is no interval, which may name a cluster."""
     return {name: _with(summary, no_interval=redact(summary.no_interval)) for name, summary in summaries.items()}
 
 
-def _is_clean(sample: SampleResult, is_clean: Callable[[bytes], bool]) -> bool:
-    """Return whether a sample has no secrets, as its encoded form shows. That is faster than a look at each text."""
+def _redact_samples(samples: Sequence[SampleResult], redact: Change, is_clean: IsClean) -> Iterator[SampleResult]:
+    for start in range(0, len(samples), _PART):
+        part = samples[start : start + _PART]
+        if _are_clean(part, is_clean):
+            yield from part
+        else:
+            yield from (one if _are_clean([one], is_clean) else _redact_sample(one, redact) for one in part)
+
+
+def _are_clean(samples: Sequence[SampleResult], is_clean: IsClean) -> bool:
+    """Return whether samples have no secrets, as their encoded form shows. That is faster than a look at each text."""
+    scores = [score for sample in samples for score in sample.scores.values()]
+    reasons, evidence = {one.reason for one in scores}, [one.evidence for one in scores if one.evidence is not UNSET]
     try:
-        return is_clean(_encode(sample))
+        return is_clean(_encode([*map(_read_texts, samples), reasons, evidence]))
     except (TypeError, ValueError):  # a lone surrogate, or metadata that msgspec cannot encode
         return False
 
 
-def _redact_sample(sample: SampleResult, redact: Callable[[Any], Any]) -> SampleResult:
+def _redact_sample(sample: SampleResult, redact: Change) -> SampleResult:
     return _with(
         sample,
         tags=tuple(redact(sample.tags)),
@@ -98,7 +111,7 @@ def _redact_sample(sample: SampleResult, redact: Callable[[Any], Any]) -> Sample
     )
 
 
-def _redact_attempt(attempt: Attempt, redact: Callable[[Any], Any]) -> Attempt:
+def _redact_attempt(attempt: Attempt, redact: Change) -> Attempt:
     return _with(
         attempt,
         error=redact(attempt.error),
@@ -109,11 +122,11 @@ def _redact_attempt(attempt: Attempt, redact: Callable[[Any], Any]) -> Attempt:
     )
 
 
-def _redact_scores(scores: Mapping[str, Score], redact: Callable[[Any], Any]) -> dict[str, Score]:
+def _redact_scores(scores: Mapping[str, Score], redact: Change) -> dict[str, Score]:
     return {metric: _redact_score(score, redact) for metric, score in scores.items()}
 
 
-def _redact_score(score: Score, redact: Callable[[Any], Any]) -> Score:
+def _redact_score(score: Score, redact: Change) -> Score:
     if score.reason is None and score.evidence is UNSET:
         return score
     evidence = UNSET if score.evidence is UNSET else redact(score.evidence)

@@ -21,7 +21,7 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from string import punctuation
 from typing import Any, Literal
 
@@ -64,6 +64,7 @@ _LETTERS = re.compile(f"[{_LETTER}]")
 _MIXED = re.compile(rf"D.*[{_LETTER}O]|[{_LETTER}O].*D")
 
 
+@lru_cache(maxsize=16)  # asked again for the reason of a miss
 def find_whole(text: str, expected: str) -> tuple[bool, Span | None]:
     """Return whether `expected` occurs in `text` as whole words, otherwise the span of the longer word or number.
 
@@ -255,6 +256,7 @@ def compute_chrf(response: str, references: Sequence[str]) -> float:
     return _as_share(_chrf().sentence_score(response, list(references)).score)
 
 
+@lru_cache(maxsize=16)  # asked again for the reason of a miss
 def normalise(text: str) -> str:
     """Return a text in the form for comparison: case-folded, single spaces, ASCII digits, quotes and hyphens."""
     if text.isascii():
@@ -330,10 +332,8 @@ def _score_word_match(exchange: Exchange) -> Score:
     score = _score(compute_word_match, exchange)
     if score.value != 0:
         return score
-    text = normalise(exchange.response)
     for reference in exchange.sample.references:
-        _, within = find_whole(text, normalise(reference))
-        if within is not None:
+        if within := find_whole(normalise(exchange.response), normalise(reference))[1]:
             part = find_spelling(exchange.response, *within)
             joined = (word for word in exchange.response.split() if part in word and part != word.strip(punctuation))
             longer = next(joined, part)  # a part of a key would not be hidden

@@ -90,23 +90,24 @@ def load_replies(path: Path, shown_as: str) -> Replies:
     problems: list[Problem] = []
     replies: dict[tuple[str, str], RecordedReply] = {}
     for line, value in read_json_lines(path, shown_as, problems, lambda line: parse_plainly(line, _decode_plain)):
-        fields, found = _read_line(value)
-        key = (fields.get("dataset") or "", fields.get("id") or "")
+        key, recorded, found = _read_line(value, line)
         if key in replies:
             message = f"duplicate reply for '{key[1]}', first in line {replies[key].line}"
             found.append(("id", message, "remove one of them"))
         problems += [Problem(message, fix, shown_as, line, field) for field, message, fix in found]
         if key[1] and key not in replies:
-            replies[key] = _make_recorded(fields, line)
+            replies[key] = recorded
     if problems:
         raise InvalidInput(sorted(problems, key=lambda problem: problem.line or 0))
     return replies
 
 
-def _read_line(value: Any) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
+def _read_line(value: Any, line: int) -> tuple[tuple[str, str], RecordedReply, list[tuple[str, str, str]]]:
+    """Return what a line replies to, dataset and sample, its reply, and its problems, each with its field and fix."""
     if isinstance(value, _PlainReply):
-        return {"id": normalize("NFC", value.id), "response": value.response}, []
-    return _read_fields(_read_report_line(value), _RECORDED_READERS)
+        return ("", normalize("NFC", value.id)), RecordedReply(AgentReply(value.response), line=line), []
+    fields, found = _read_fields(_read_report_line(value), _RECORDED_READERS)
+    return (fields.get("dataset") or "", fields.get("id") or ""), _make_recorded(fields, line), found
 
 
 def _read_report_line(value: Any) -> Any:

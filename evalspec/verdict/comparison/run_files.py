@@ -11,7 +11,7 @@ from evalspec.base.errors import InvalidInput, Problem
 from evalspec.inputs.datasets.base import DATASETS, ForeignMetric, ForeignReport, ForeignRun, Malformed
 from evalspec.inputs.logs import LOGS, find_log, read_log
 from evalspec.model import Attempt, Cause, DatasetResult, Direction, Run, SampleResult, Score, StoredExchange
-from evalspec.model.log import ReplyRecord
+from evalspec.model.log import to_attempt
 from evalspec.model.report_reading import build_run
 from evalspec.model.typed_json import convert, malformed, parse_document, read_bytes
 from evalspec.verdict.attempts import combine_attempts
@@ -151,7 +151,7 @@ def combine_samples(found: ForeignRun, outline: DatasetOutline, shown_as: str) -
 def _to_attempt(one: StoredExchange, outline: DatasetOutline) -> Attempt:
     missing = Score.not_applicable("not in the report", Cause.OTHER)
     scores = {metric.name: one.scores.get(metric.name, missing) for metric in outline.metrics}
-    return ReplyRecord.of(one.dataset, one.attempt, one.exchange).to_attempt(scores)
+    return to_attempt(one.exchange, scores)
 
 
 def _refuse_twins(by_sample: Mapping[str, list[StoredExchange]], shown_as: str) -> None:
