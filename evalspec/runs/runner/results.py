@@ -35,10 +35,11 @@ class Results:
 
     def add(self, dataset: int, position: int, attempt: int, found: Attempt, sample: Sample) -> None:
         """Add a scored attempt of a sample, with its number."""
-        attempts = {**self._attempts.pop((dataset, position), {}), attempt: found}
+        attempts = self._attempts.setdefault((dataset, position), {})
+        attempts[attempt] = found
         if len(attempts) < self._outline.repeats:
-            self._attempts[dataset, position] = attempts
             return
+        del self._attempts[dataset, position]
         done = [attempts[number] for number in sorted(attempts)]
         limited, limits, over = self._rules[dataset]
         self._results[dataset][position] = combine_attempts(add_slices(sample, limited), done, limits, over)
