@@ -63,7 +63,7 @@ def units(*texts, cluster=None):
 def units_of(samples, cluster=None):
     finder = CopyFinder(cluster)
     for sample in samples:
-        finder.add(sample)
+        finder.add(sample, sample.list_acts())
     marked = set_units(samples, finder.find_units())
     return {sample.id: sample.unit for sample in marked if sample.unit is not None}
 
