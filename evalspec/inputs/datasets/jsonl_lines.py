@@ -67,7 +67,7 @@ def parse_plainly(lines: bytes, decode: Callable[[bytes], Plain]) -> list[Plain]
     if len(lines) > MAX_LINE_BYTES or (BACKSLASH in lines and rb"\u003" in lines):
         return None
     try:
-        records = list(map(decode, lines.removesuffix(b"\n").split(b"\n")))
+        records = list(map(decode, BytesIO(lines)))
         encoded = _encode(records)
     except (MsgspecError, ValueError, OverflowError, RecursionError):
         return None

@@ -7,6 +7,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from io import BytesIO
 from typing import Any
 
 from msgspec import MsgspecError, Struct, field, to_builtins
@@ -124,7 +125,7 @@ def _list_normal_forms(contents: list[tuple[Any, ...]]) -> Iterable[bytes | str]
     with suppress(*_NOT_ENCODED):
         encoded = _ENCODER.encode_lines(contents)
         if _is_normal(encoded):
-            return encoded.translate(None, b" ").splitlines()
+            return BytesIO(encoded.translate(None, b" "))
     return map(_normal_form, contents)
 
 
@@ -135,10 +136,10 @@ def _is_normal(encoded: bytes) -> bool:
 
 def _normal_form(content: tuple[Any, ...]) -> bytes | str:
     try:
-        encoded = _ENCODER.encode(content)
+        encoded = _ENCODER.encode_lines([content])
         if _is_normal(encoded):
             return encoded.translate(None, b" ")
-        return _ENCODER.encode(_normalise(to_builtins(content, enc_hook=str)))
+        return _ENCODER.encode_lines([_normalise(to_builtins(content, enc_hook=str))])
     except _NOT_ENCODED:
         return json.dumps(_normalise(to_builtins(content, enc_hook=str)), sort_keys=True, default=str)
 
