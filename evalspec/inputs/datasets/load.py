@@ -287,8 +287,10 @@ def _complete_inputs(
         return replace(sample, metadata={**sample.metadata, given.kept_under: own}, has_words=given.has_words)
 
     for sample in samples:
-        given = None if keys.isdisjoint(sample.metadata) else find_input(sample)
-        yield complete(sample, given) if given is not None and given.kept_under else sample
+        if not keys.isdisjoint(sample.metadata) and (given := find_input(sample)).kept_under:
+            yield complete(sample, given)
+        else:
+            yield sample
     notes.files.extend(files)
 
 
