@@ -102,9 +102,9 @@ def read_plainly(stream: BufferedReader, parse: Parse[Plain]) -> Iterator[tuple[
 
 
 def _split_at_lines(stream: BufferedReader) -> Iterator[bytes]:
-    """Yield parts of whole lines. Of a line longer than MAX_LINE_BYTES, a part has only the beginning, which is longer.
+    """Yield parts of whole lines. Of a line longer than MAX_LINE_BYTES, only its beginning, which is still longer.
 
-    A line before the damage of a gzip file is yielded before the error is raised, as if lines were read one by one.
+    The lines before the damage of a gzip file are yielded before the error is raised, as if they were read one by one.
     """
     rest = b""
     while read := stream.read1(_PART_BYTES):
