@@ -1,7 +1,7 @@
 """Copies of a question are one observation, however many ids they have."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evalspec.model import Check, ExpectedCall, ExpectedState, Sample, Turn
@@ -136,6 +136,7 @@ CONTENTS = [
     st.sampled_from([None, "doc"]),
     st.sampled_from([None, (), ("row",)]),
 )
+@example([CONTENTS[place] for place in (1, 2, 0, 1)], 2, None, ())
 def test_what_is_compared_at_the_same_time_decides_nothing(samples, part, cluster, keys):
     found = []
     for size in (part, 1):
@@ -151,3 +152,12 @@ def test_what_is_compared_at_the_same_time_decides_nothing(samples, part, cluste
 def test_copies_are_found_across_the_parts_that_are_compared():
     samples = [Sample(f"s{n}", f"q {n % (2 * copies._PART + 3)}") for n in range(4 * copies._PART + 6)]
     assert [int(unit[1:]) for unit in units_of(samples).values()] == [*range(2 * copies._PART + 3)] * 2
+
+
+def test_long_passages_are_not_kept_waiting():
+    finder = CopyFinder()
+    for passages in (("a",), None, ("a",)):
+        sample = Sample("", "q", retrieved_contexts=passages)
+        finder.add(sample, sample.list_acts())
+    assert finder.waiting == []
+    assert finder.find_units() == {0: 0, 2: 0}

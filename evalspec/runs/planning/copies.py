@@ -22,8 +22,8 @@ from evalspec.model import Sample
 
 _METADATA = re.compile(r"\{\{\s*metadata\.([^}\s]+)\s*\}\}")
 _NO_METADATA: Mapping[str, Any] = {}
-_PART = 50
-"""How many samples are compared at a time."""
+_PART = 20
+"""How many samples are encoded at a time. Passages are long, so samples that have them are not kept waiting."""
 _ENCODER = Encoder(enc_hook=str, order="sorted")
 _NOT_ENCODED = (MsgspecError, UnicodeEncodeError, OverflowError, RecursionError)
 _ESCAPED = re.compile(rb"""\\[^"\\/]""")
@@ -52,7 +52,7 @@ class CopyFinder(Struct):
         if keys is not None:
             metadata = {key: metadata[key] for key in keys if key in metadata} if keys else _NO_METADATA
         self.waiting.append((sample.list_truth(), metadata, acts))
-        if len(self.waiting) == _PART:
+        if len(self.waiting) == _PART or sample.retrieved_contexts or sample.reference_contexts:
             self._hash_waiting()
 
     def _hash_waiting(self) -> None:
