@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 
@@ -29,7 +30,7 @@ _SHOWN = 20
 _ARRAY = ("the file is a JSON array", "write one object per line (jq -c '.[]' file.json)")
 
 
-def open_unpacked(path: Path) -> BinaryIO:
+def open_unpacked(path: Path) -> BufferedReader:
     """Open a file for reading bytes. gzip files, detected by their first two bytes, are decompressed while being read.
 
     Raises:
@@ -41,7 +42,7 @@ def open_unpacked(path: Path) -> BinaryIO:
         return path.open("rb")
     import gzip
 
-    return cast(BinaryIO, gzip.open(path, "rb"))
+    return cast(BufferedReader, gzip.open(path, "rb"))
 
 
 def is_packed(path: Path) -> bool:
@@ -190,20 +191,38 @@ def _list_parts(value: Any) -> Collection[Any]:
     return value if isinstance(value, list) else ()
 
 
+def number_lines(stream: BinaryIO, number: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield (line number, line). `number`: of the line before the first.
+
+    Of a line longer than MAX_LINE_BYTES, only the first MAX_LINE_BYTES + 1 bytes are kept. This bounds the memory
+    needed for any file, compressed or not.
+    """
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        rest = line
+        while len(rest) > MAX_LINE_BYTES and not rest.endswith(b"\n"):
+            rest = stream.readline(MAX_LINE_BYTES + 1)
+        yield number, line
+
+
+Read = Callable[[BufferedReader], Iterator[tuple[int, bytes | list[Any]]]]
+"""Yields (line number from 1, line) of a file; or, in place of the line, the values of it and of lines after it."""
+
+
 def read_json_lines(
-    path: Path, shown_as: str, problems: list[Problem], parse_quickly: Callable[[bytes], Any] = lambda _: None
+    path: Path, shown_as: str, problems: list[Problem], read: Read = number_lines
 ) -> Iterator[tuple[int, Any]]:
     """Yield (line number from 1, value) for each valid line. Blank lines are skipped, invalid ones go to `problems`.
 
     A file that cannot be read, or that has no values, is a problem too. A byte order mark and CRLF are accepted.
-    `parse_quickly` returns the value of a line from its bytes, or None for a line that this function must parse.
+    `read`: may parse lines that need no check.
     """
     values = 0
     with reporting_unreadable(shown_as, problems), open_unpacked(path) as stream:
-        for number, raw in number_lines(stream):
-            if len(raw) <= MAX_LINE_BYTES and (value := parse_quickly(raw)) is not None:
-                values += 1
-                yield number, value
+        for number, raw in read(stream):
+            if isinstance(raw, list):
+                values += len(raw)
+                yield from enumerate(raw, number)
                 continue
             text, problem = _decode(raw, number)
             if problem is None:
@@ -255,21 +274,6 @@ def _open_decoder() -> "JSONDecoder":
     from json import JSONDecoder
 
     return JSONDecoder(object_pairs_hook=_refuse_twins, **FINITE)
-
-
-def number_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield (line number from 1, line).
-
-    Of a line longer than MAX_LINE_BYTES, only the first MAX_LINE_BYTES + 1 bytes are kept. This bounds the memory
-    needed for any file, compressed or not.
-    """
-    number = 0
-    while line := stream.readline(MAX_LINE_BYTES + 1):
-        number += 1
-        rest = line
-        while len(rest) > MAX_LINE_BYTES and not rest.endswith(b"\n"):
-            rest = stream.readline(MAX_LINE_BYTES + 1)
-        yield number, line
 
 
 def _decode(raw: bytes, number: int) -> tuple[str, tuple[str, str] | None]:

@@ -89,6 +89,9 @@ class ExpectedState(Record, frozen=True, omit_defaults=True):
     within: float | None = None
 
 
+_NO_ACTS = ((), None, None, None, None, None, ())
+
+
 class Sample(Record, frozen=True, omit_defaults=True):
     """One question of a dataset with its ground truth.
 
@@ -162,6 +165,31 @@ class Sample(Record, frozen=True, omit_defaults=True):
             return self
         asked = (*self.opening, Message("user", said[0])) if self.opening else said[0]
         return replace(self, user_input=asked, turns=tuple(map(Turn, said)))
+
+    def list_truth(self) -> tuple[Any, ...]:
+        """Return the question and what is right of the answer to it."""
+        return (
+            self.user_input,
+            self.references,
+            self.retrieved_contexts,
+            self.reference_contexts,
+            self.qrels,
+            self.groups,
+            self.answerable,
+        )
+
+    def list_acts(self) -> tuple[Any, ...]:
+        """Return what a right agent does besides answering one question; empty for most samples."""
+        acts = (
+            self.turns,
+            self.user,
+            self.expected_tools,
+            self.forbidden_tools,
+            self.max_steps,
+            self.expected_state,
+            self.checks,
+        )
+        return () if acts == _NO_ACTS else acts
 
     @property
     def opening(self) -> tuple[Message, ...]:

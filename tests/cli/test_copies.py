@@ -1,8 +1,11 @@
 """Copies of a question are one observation, however many ids they have."""
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from evalspec.model import Check, ExpectedCall, ExpectedState, Sample, Turn
+from evalspec.runs.planning import copies
 from evalspec.runs.planning.copies import CopyFinder, set_units
 
 
@@ -63,7 +66,7 @@ def units(*texts, cluster=None):
 def units_of(samples, cluster=None):
     finder = CopyFinder(cluster)
     for sample in samples:
-        finder.add(sample)
+        finder.add(sample, sample.list_acts())
     marked = set_units(samples, finder.find_units())
     return {sample.id: sample.unit for sample in marked if sample.unit is not None}
 
@@ -107,3 +110,54 @@ def test_copies_are_equal_after_normalisation_of_unicode_and_space():
     assert len(units(("in form ?", {}), ("inform?", {}))) == 2, "white space decides nothing"
     assert units(("\\n", {}), ("\n", {})) == units(('a"b', {}), ("a b", {})) == {}
     assert len(units(("\ud800 a", {}), ("\ud800  a", {}))) == 2, "half of a character that a file may have"
+
+
+CONTENTS = [
+    Sample("", "in form"),
+    Sample("", "inform"),
+    Sample("", "in\tform"),
+    Sample("", "in\u200bform\u00a0"),
+    Sample("", "\uff49nform", qrels={}),
+    Sample("", 'say "in form"'),
+    Sample("", 'say "in form"', ("a b",), qrels={"b": 1, "a": 2}),
+    Sample("", 'say \uff02inform"', ("ab",), qrels={"a": 2, "b": 1}),
+    Sample("", "inform", ("\ud800",)),
+    Sample("", "inform", ("\ud800 ",)),
+    Sample("", "inform", max_steps=2**70),
+    Sample("", "inform", max_steps=3, metadata={"doc": 1}),
+    Sample("", "in form", max_steps=3, metadata={"doc": 2, "row": 2}),
+    Sample("", "inform", metadata={"row": 2}),
+]
+
+
+@given(
+    st.lists(st.sampled_from(CONTENTS), max_size=12),
+    st.integers(1, 5),
+    st.sampled_from([None, "doc"]),
+    st.sampled_from([None, (), ("row",)]),
+)
+@example([CONTENTS[place] for place in (1, 2, 0, 1)], 2, None, ())
+def test_what_is_compared_at_the_same_time_decides_nothing(samples, part, cluster, keys):
+    found = []
+    for size in (part, 1):
+        finder = CopyFinder(cluster, keys)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(copies, "_PART", size)
+            for sample in samples:
+                finder.add(sample, sample.list_acts())
+            found.append(finder.find_units())
+    assert found[0] == found[1]
+
+
+def test_copies_are_found_across_the_parts_that_are_compared():
+    samples = [Sample(f"s{n}", f"q {n % (2 * copies._PART + 3)}") for n in range(4 * copies._PART + 6)]
+    assert [int(unit[1:]) for unit in units_of(samples).values()] == [*range(2 * copies._PART + 3)] * 2
+
+
+def test_long_passages_are_not_kept_waiting():
+    finder = CopyFinder()
+    for passages in (("a",), None, ("a",)):
+        sample = Sample("", "q", retrieved_contexts=passages)
+        finder.add(sample, sample.list_acts())
+    assert finder.waiting == []
+    assert finder.find_units() == {0: 0, 2: 0}

@@ -9,9 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evalspec.base.errors import InvalidInput
+from evalspec.base.jsonl import number_lines
 from evalspec.inputs.datasets import jsonl
 from evalspec.inputs.datasets.base import Source
-from evalspec.inputs.datasets.jsonl_lines import parse_plain_sample
+from evalspec.inputs.datasets.jsonl_lines import parse_plain_samples
 from evalspec.inputs.datasets.load import load_dataset
 from evalspec.targets.agents import replay as recorded
 from evalspec.targets.agents.replay import load_replies
@@ -101,7 +102,7 @@ def test_it_reads_what_the_strict_reader_reads(file, tmp_path_factory):
     path.write_bytes(b"\n".join(written_lines))
     found = load_dataset(Source(path, "line.jsonl"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonl, "parse_plain_sample", lambda _: None)
+        patch.setattr(jsonl, "_read_lines", number_lines)
         strict = load_dataset(Source(path, "line.jsonl"))
     assert repr(found) == repr(strict), "equal is not enough: 1, 1.0 and True are"
 
@@ -133,7 +134,7 @@ def test_it_reads_the_replies_that_the_strict_reader_reads(file, tmp_path_factor
     path.write_bytes(b"\n".join(written_lines))
     found = read_replies(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recorded, "parse_plainly", lambda *_: None)
+        patch.setattr(recorded, "_read_lines", number_lines)
         assert found == read_replies(path)
 
 
@@ -147,8 +148,8 @@ def test_the_common_line_is_read_fast(text):
         "metadata": {"k": [{"l": text}]},
         "tags": [],
     }
-    assert parse_plain_sample(json.dumps(line).encode()) is not None
-    assert parse_plain_sample(json.dumps(line, separators=(" ,", " : ")).encode()) is not None
+    assert parse_plain_samples(json.dumps(line).encode()) is not None
+    assert parse_plain_samples(json.dumps(line, separators=(" ,", " : ")).encode()) is not None
 
 
 @given(question=st.text(max_size=20) | st.text(st.sampled_from('"\\\x00\x1f\x7f\u00e9'), max_size=5))

@@ -14,7 +14,7 @@ from evalspec.runs.planning.build import build_plan
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.metrics import MetricFinder
 from evalspec.runs.planning.options import RunOptions
-from evalspec.runs.planning.survey import Survey
+from evalspec.runs.planning.survey import Lacking, Survey
 from evalspec.runs.planning.thresholds import ThresholdFinder
 from evalspec.scoring.judge.services import JudgeServices
 
@@ -124,7 +124,7 @@ def test_a_file_may_limit_what_is_listed_or_built_in_and_malformed_keys_are_told
     named = {"own": (0.5, None), "no_such_metric": (0.5, None), "latency_p95": (None, 9.0)}
     file = LoadedDataset("s.json", DatasetContent((), defaults=DatasetDefaults(thresholds=named)), "", (), ())
     config = loaded.manifest.spec.evaluation.datasets[0]
-    dataset = PlannedDataset(config, data=file, survey=Survey(given={(False,) * 7: 1}), metrics={"own": own})
+    dataset = PlannedDataset(config, data=file, survey=Survey(alike={(True,) * 7: Lacking(1)}), metrics={"own": own})
     thresholds = ThresholdFinder(loaded, finder, [])
     thresholds.add_metrics_of_file(dataset)
     thresholds.of_file(dataset)

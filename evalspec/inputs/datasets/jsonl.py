@@ -5,10 +5,10 @@ the strict reader, which reports all errors.
 """
 
 import json
-from collections.abc import Collection, Iterator, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -19,10 +19,10 @@ from evalspec.base.registry import find_close
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source, Written
 from evalspec.inputs.datasets.jsonl_lines import (
     PlainSample,
-    PlainTurn,
     list_fields,
-    parse_plain_sample,
+    parse_plain_samples,
     read_expected,
+    read_plainly,
     render_reply,
 )
 from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id
@@ -33,7 +33,7 @@ from evalspec.model import AgentReply, Message, Sample
 from evalspec.model.samples import render_input
 
 if TYPE_CHECKING:
-    from evalspec.inputs.datasets.jsonl_strict import JsonlMessage, JsonlSample
+    from evalspec.inputs.datasets.jsonl_strict import JsonlSample
 
 _SHOWN = 8
 _ALIKE = 0.8
@@ -64,6 +64,7 @@ def _compute_likeness(columns: Collection[str], names: Collection[str]) -> float
 
 
 _OWN_KEYS = frozenset({"input", "expected", "expected_output", "turns", "user"})
+_read_lines = partial(read_plainly, parse=parse_plain_samples)
 
 
 def read_jsonl(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
@@ -71,7 +72,7 @@ def read_jsonl(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     seen = SeenIds("id", notes.problems)
     line = LineOfFile(source.shown_as)
     is_first = True
-    for line.number, value in read_native_lines(source.path, source.shown_as, notes.problems, parse_plain_sample):
+    for line.number, value in read_native_lines(source.path, source.shown_as, notes.problems, _read_lines):
         if is_first and isinstance(value, dict) and not value.keys() & _OWN_KEYS:
             notes.problems.append(explain_unknown_form(value.keys(), source.shown_as, line.number))
             return
@@ -80,8 +81,6 @@ def read_jsonl(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
         if record is None:
             continue
         sample, nameless = _to_sample(record, line.number), ""
-        if not isinstance(record, PlainSample):
-            sample = _add_acts(sample, record)
         if not record.id:
             sample, nameless = _name_sample(sample, record), "this sample (same input, expected and context)"
         if seen.add(sample.id, line, (), nameless):
@@ -94,27 +93,24 @@ def _parse_strictly(value: Any, line: LineOfFile, notes: ReadingNotes) -> "Jsonl
     return parse_line(value, line, notes)
 
 
-def _add_acts(sample: Sample, record: "JsonlSample") -> Sample:
-    from evalspec.inputs.datasets.jsonl_strict import add_acts
-
-    return add_acts(sample, record)
-
-
 def _to_sample(record: "JsonlSample | PlainSample", line: int) -> Sample:
-    qrels, groups = _judgements(record.relevant)
+    if not isinstance(record, PlainSample):
+        from evalspec.inputs.datasets.jsonl_strict import add_acts, to_plain
+
+        return add_acts(_to_sample(to_plain(record), line), record)
+    asked, relevant = record.input, record.relevant
     return Sample(
-        id=normalize("NFC", record.id) if record.id else "",
-        user_input=_user_input(record.input),
-        references=read_expected(record.expected),
-        retrieved_contexts=_tuple(record.context),
-        reference_contexts=_tuple(record.reference_contexts),
-        qrels=qrels,
-        groups=groups,
+        normalize("NFC", record.id) if record.id else "",
+        asked if isinstance(asked, str) else tuple(Message(turn.role, turn.content) for turn in asked),
+        read_expected(record.expected),
+        record.context,
+        record.reference_contexts,
+        dict.fromkeys(relevant, 1) if isinstance(relevant, tuple) else relevant,
+        tuple(dict.fromkeys(record.tags)) if record.tags else (),
+        record.metadata or {},
+        line,
         answerable=record.answerable,
-        tags=tuple(dict.fromkeys(record.tags)) if record.tags else (),
-        metadata=record.metadata or {},
-        line=line,
-        forbidden_tools=_tuple(record.forbidden_tools),
+        forbidden_tools=record.forbidden_tools,
         max_steps=record.max_steps,
     )
 
@@ -130,26 +126,6 @@ def _name_sample(sample: Sample, record: "JsonlSample | PlainSample") -> Sample:
     kept = {"forbidden_tools": record.forbidden_tools, "max_steps": record.max_steps, "expected_state": state}
     content |= {key: value for key, value in kept.items() if value is not None}
     return replace(sample, id=content_id(content))
-
-
-def _user_input(given: "str | Sequence[JsonlMessage | PlainTurn]") -> str | tuple[Message, ...]:
-    return given if isinstance(given, str) else tuple(Message(turn.role, turn.content) for turn in given)
-
-
-def _judgements(
-    relevant: list[str] | dict[str, int] | list[list[str]] | None,
-) -> tuple[dict[str, int] | None, tuple[tuple[str, ...], ...] | None]:
-    """Return the grades by document, and the AND/OR groups if the file has them."""
-    if relevant is None or isinstance(relevant, dict):
-        return relevant, None
-    if relevant and isinstance(relevant[0], list):
-        groups = tuple(tuple(dict.fromkeys(group)) for group in relevant)
-        return dict.fromkeys(chain(*groups), 1), groups
-    return dict.fromkeys(cast("list[str]", relevant), 1), None
-
-
-def _tuple(values: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None if values is None else tuple(values)
 
 
 def list_losses(content: DatasetContent) -> list[str]:

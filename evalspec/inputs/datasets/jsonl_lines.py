@@ -1,12 +1,13 @@
 """The lines of the native format: the strict record, the fast one for common lines, and how a sample is written."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from io import DEFAULT_BUFFER_SIZE, BufferedReader, BytesIO
 from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, MsgspecError, Struct, to_builtins
 from msgspec.json import Decoder, Encoder
 
-from evalspec.base.jsonl import BACKSLASH
+from evalspec.base.jsonl import BACKSLASH, MAX_LINE_BYTES, number_lines
 from evalspec.inputs.checks import render_check
 from evalspec.model import HIGHEST_GRADE, AgentReply, ExpectedState, Sample, SimulatedUser, Turn, Usage
 from evalspec.model.base import built
@@ -34,7 +35,7 @@ class PlainSample(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=Fal
     expected: str | Annotated[tuple[PlainText, ...], Meta(min_length=1)]
     context: tuple[str, ...] | None = None
     reference_contexts: tuple[str, ...] | None = None
-    relevant: dict[PlainText, Annotated[int, Meta(ge=0, le=HIGHEST_GRADE)]] | list[PlainText] | None = None
+    relevant: dict[PlainText, Annotated[int, Meta(ge=0, le=HIGHEST_GRADE)]] | tuple[PlainText, ...] | None = None
     tags: tuple[PlainText, ...] | None = None
     metadata: dict[str, Scalar | list[Nested] | dict[str, Nested]] | None = None
     id: PlainText | None = None
@@ -45,40 +46,78 @@ class PlainSample(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=Fal
 
 _decode = Decoder(built(PlainSample)).decode
 _encode = Encoder().encode
+_PART_BYTES = DEFAULT_BUFFER_SIZE
+"""How much of a file is parsed at once: what readline reads, so that as many lines of a damaged gzip file are read."""
 
 
 Plain = TypeVar("Plain", bound=Struct)
+Parse = Callable[[bytes], list[Plain] | None]
 
 
-def parse_plainly(line: bytes, decode: Callable[[bytes], Plain]) -> Plain | None:
-    r"""Return the record of a line, or None if the line has to be parsed by the strict reader, and then checked.
+def parse_plainly(lines: bytes, decode: Callable[[bytes], Plain]) -> list[Plain] | None:
+    r"""Return the record of each line, or None if a line has to be parsed by the strict reader, and then checked.
 
     `decode`: of a decoder of msgspec for a record that forbids unknown fields and omits its defaults.
 
     That reads nothing otherwise, with one exception that is checked here: of a key that occurs twice, msgspec keeps the
     last value and drops the others. Each colon of a line follows a key or is part of a text. The encoded record has the
-    colons of all keys and texts that were kept, so the line has more of them if a key was dropped. Only a colon written
-    as \u003a would spoil the count, so a line with such an escape is not read here.
+    colons of all keys and texts that were kept, so the line has more of them if a key was dropped, and no line has
+    fewer. Only a colon written as \u003a would spoil the count, so lines with such an escape are not read here.
     """
+    if len(lines) > MAX_LINE_BYTES or (BACKSLASH in lines and rb"\u003" in lines):
+        return None
     try:
-        record = decode(line)
-        encoded = _encode(record)
+        records = list(map(decode, BytesIO(lines)))
+        encoded = _encode(records)
     except (MsgspecError, ValueError, OverflowError, RecursionError):
         return None
-    # `bytes.count` looks at each byte, and `bytes in bytes` raises an error within; these take a quarter of the time.
-    if len(line) - len(line.replace(b":", b"")) != len(encoded) - len(encoded.replace(b":", b"")):
-        return None
-    return None if BACKSLASH in line and rb"\u003" in line else record
+    return records if lines.count(b":") == encoded.count(b":") else None
 
 
-def parse_plain_sample(line: bytes) -> PlainSample | None:
-    """Return the sample of a line, or None if the strict reader has to read the line.
+def parse_plain_samples(lines: bytes) -> list[PlainSample] | None:
+    """Return the sample of each line, or None if the strict reader has to read a line.
 
     msgspec accepts one thing that the strict reader refuses: a conversation whose last turn is not the user's.
     """
-    sample = parse_plainly(line, _decode)
-    is_asked = sample is not None and (isinstance(sample.input, str) or sample.input[-1].role == "user")
-    return sample if is_asked else None
+    samples = parse_plainly(lines, _decode)
+    conversations = [one.input for one in samples or () if not isinstance(one.input, str)]
+    return samples if all(turns[-1].role == "user" for turns in conversations) else None
+
+
+def read_plainly(stream: BufferedReader, parse: Parse[Plain]) -> Iterator[tuple[int, bytes | list[Plain]]]:
+    """Yield (number of the first line, records) of parts of a file, and (number, line) of what has to be read strictly.
+
+    Where a line of a part is not plain, each line of this part is parsed alone.
+    """
+    before = 0
+    for part in _split_at_lines(stream):
+        records = parse(part)
+        if records is not None:
+            yield before + 1, records
+            before += len(records)
+            continue
+        for number, line in number_lines(BytesIO(part), before):
+            yield number, parse(line) or line
+            before = number
+
+
+def _split_at_lines(stream: BufferedReader) -> Iterator[bytes]:
+    """Yield parts of whole lines. Of a line longer than MAX_LINE_BYTES, only its beginning, which is still longer.
+
+    The lines before the damage of a gzip file are yielded before the error is raised, as if they were read one by one.
+    """
+    rest = b""
+    while read := stream.read1(_PART_BYTES):
+        whole, end, begun = read.rpartition(b"\n")
+        if end:
+            yield rest + whole + end
+            rest = begun
+        else:
+            _, begun = next(number_lines(stream), (0, b""))
+            yield rest + read + begun
+            rest = b""
+    if rest:
+        yield rest
 
 
 def render_expected_state(state: ExpectedState) -> dict[str, Any]:

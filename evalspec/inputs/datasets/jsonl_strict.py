@@ -1,6 +1,7 @@
 """The strict reader of the native format's lines: it reads all that a line may have, and explains every error."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any
 
 from msgspec import UNSET
@@ -24,7 +25,7 @@ from evalspec.base.json_path import explain_bad_query
 from evalspec.base.registry import near_miss
 from evalspec.inputs.checks import JsonlCheck
 from evalspec.inputs.datasets.base import ReadingNotes
-from evalspec.inputs.datasets.jsonl_lines import Speaker, read_expected
+from evalspec.inputs.datasets.jsonl_lines import PlainSample, Speaker, read_expected
 from evalspec.inputs.datasets.located import LineOfFile, parse_record, problem_at
 from evalspec.inputs.manifest.environment_schema import read_duration
 from evalspec.inputs.manifest.yaml_source import render_path
@@ -284,6 +285,22 @@ def _is_foreign(problem: Problem) -> bool:
     return problem.field in _HINTS and problem.message.startswith("unknown key")
 
 
+def to_plain(record: JsonlSample) -> PlainSample:
+    """Return what common lines have of a record, and groups as grades."""
+    given = (getattr(record, name) for name in PlainSample.__struct_fields__)
+    values: list[Any] = [tuple(value) if isinstance(value, list) else value for value in given]
+    plain = PlainSample(*values)
+    groups = _list_groups(record)
+    return plain if groups is None else replace(plain, relevant=dict.fromkeys(chain(*groups), 1))
+
+
+def _list_groups(record: JsonlSample) -> tuple[tuple[str, ...], ...] | None:
+    """Return the AND/OR groups of a record, if it has them."""
+    if find_shape(record.relevant) != "groups":
+        return None
+    return tuple(tuple(dict.fromkeys(group)) for group in record.relevant or ())
+
+
 def add_acts(sample: Sample, record: JsonlSample) -> Sample:
     """Return a sample with what common lines lack."""
     turns, asked = _read_turns(record), sample.user_input
@@ -295,6 +312,7 @@ def add_acts(sample: Sample, record: JsonlSample) -> Sample:
     return replace(
         sample,
         user_input=asked,
+        groups=_list_groups(record),
         expected_tools=_read_calls(record.expected_tools),
         turns=turns,
         expected_state=None if record.expected_state is None else read_expected_state(record.expected_state),

@@ -5,7 +5,6 @@ import json
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -113,16 +112,12 @@ def load_dataset(
 
 
 def _load(source: Source, format_name: str | None, notes: ReadingNotes, gather: _Gather) -> LoadedDataset:
-    digest = hashlib.sha256()
     dataset_format = find_format(source, format_name, notes)
-    with ThreadPoolExecutor(1) as beside:
-        unrelated = dataset_format.unrelated if dataset_format else ()
-        hashing = beside.submit(_add, digest, source.path, unrelated)
-        samples = _read(dataset_format, source, notes, gather) if dataset_format else ()
+    samples = _read(dataset_format, source, notes, gather) if dataset_format else ()
     return LoadedDataset(
         shown_as=source.shown_as,
         content=DatasetContent(samples, notes.documents, notes.defaults, notes.replies),
-        sha256=_finish(digest, hashing, notes.files),
+        sha256=_hash(source.path, dataset_format.unrelated if dataset_format else (), notes.files),
         problems=tuple(notes.problems),
         warnings=tuple(notes.warnings),
         remarks=tuple(notes.remarks),
@@ -292,8 +287,10 @@ def _complete_inputs(
         return replace(sample, metadata={**sample.metadata, given.kept_under: own}, has_words=given.has_words)
 
     for sample in samples:
-        given = None if keys.isdisjoint(sample.metadata) else find_input(sample)
-        yield complete(sample, given) if given is not None and given.kept_under else sample
+        if not keys.isdisjoint(sample.metadata) and (given := find_input(sample)).kept_under:
+            yield complete(sample, given)
+        else:
+            yield sample
     notes.files.extend(files)
 
 
@@ -324,12 +321,16 @@ def _add_file(digest: "hashlib._Hash", path: Path) -> None:
             digest.update(part)
 
 
-def _finish(digest: "hashlib._Hash", hashing: Future[None], more: Sequence[Path]) -> str:
-    """Return the SHA-256 over the dataset's files; empty if one cannot be read, which the reader has reported."""
+def _hash(path: Path, unrelated: Collection[str], more: Sequence[Path]) -> str:
+    """Return the SHA-256 over the dataset's files; empty if one cannot be read, which the reader has reported.
+
+    This is not done while the samples are read: two threads that wait for each other take more time than both alone.
+    """
+    digest = hashlib.sha256()
     try:
-        hashing.result()
-        for path in more:
-            _add(digest, path)
+        _add(digest, path, unrelated)
+        for file in more:
+            _add(digest, file)
     except OSError:
         return ""
     return digest.hexdigest()

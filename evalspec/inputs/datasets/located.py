@@ -43,11 +43,13 @@ class Located(Protocol):
         ...
 
 
-class LineOfFile(Struct):
+class LineOfFile:
     """A record that is one line of its file. A reader may advance `number` from line to line."""
 
-    file: str
-    number: int = 0
+    __slots__ = ("file", "number")
+
+    def __init__(self, file: str, number: int = 0) -> None:
+        self.file, self.number = file, number
 
     def line(self, _path: Place) -> int:
         """Return the line of the record for all its values."""

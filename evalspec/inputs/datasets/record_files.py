@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from evalspec.base.errors import MissingPackage, Problem
-from evalspec.base.jsonl import parse_json, parse_json_stream, read_head, read_json_lines
+from evalspec.base.jsonl import Read, number_lines, parse_json, parse_json_stream, read_head, read_json_lines
 from evalspec.base.trust import require_file
 from evalspec.inputs.datasets.delimited import list_header, read_delimited
 from evalspec.inputs.datasets.json_document import explain_syntax, keys_at, read_json_document
@@ -146,13 +146,13 @@ def read_rows(path: Path, shown_as: str, problems: list[Problem], warnings: list
 
 
 def read_native_lines(
-    path: Path, shown_as: str, problems: list[Problem], parse_quickly: Any = lambda _: None
+    path: Path, shown_as: str, problems: list[Problem], read: Read = number_lines
 ) -> Iterator[tuple[int, Any]]:
     """Yield (line, value) of JSON Lines, or of a JSON list, compact or pretty-printed."""
     require_file(path)
     head = read_head(path)
     if _is_one_object_per_line(head):
-        return read_json_lines(path, shown_as, problems, parse_quickly)
+        return read_json_lines(path, shown_as, problems, read)
     container = detect_container(Path(path.name), head)
     if container is Container.DOCUMENT:
         container = Container.LINES

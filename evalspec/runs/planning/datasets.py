@@ -66,11 +66,11 @@ def load(draft: Draft, dataset: PlannedDataset, context: BuildContext) -> None:
     data = dataset.data = load_dataset(
         source,
         config.format,
-        lambda samples: draft.collect(dataset.survey.watch(checked.watch(samples))),
+        lambda samples: draft.collect(dataset.survey.watch(samples, checked)),
         pass_on if inputs is None else inputs.watch,
     )
     draft.problems.extend(data.problems)
-    draft.problems.extend(checked.list_problems(data.shown_as))
+    draft.problems.extend(checked.list_problems(data.shown_as, dataset.survey.count))
     draft.problems.extend(inputs.list_problems(data.shown_as) if inputs is not None else ())
     draft.warnings.extend(data.warnings)
     draft.remarks.extend(data.remarks)

@@ -1,7 +1,6 @@
 """Summarise and check the samples of a dataset while they are read, so that planning need not keep them in memory."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -37,10 +36,7 @@ _NEEDS = (
     Need.EXPECTED_STATE,
     Need.CHECKS,
 )
-"""What a metric may need of a sample, in the order of `_list_given`."""
-_read_acts = attrgetter("expected_tools", "expected_state", "checks", "forbidden_tools", "max_steps", "turns", "user")
-_NO_ACTS = (None, None, (), None, None, (), None)
-"""Of a sample that is only a question with its answer."""
+"""What a metric may need of a sample, in the order of `_list_lacks`."""
 _OF_LINES = (Need.EXPECTED, Need.REFERENCE_CONTEXTS, Need.EXPECTED_TOOLS)
 """What a check may need of the line that it is in."""
 _OF_SOME = (Need.EXPECTED_TOOLS, Need.EXPECTED_STATE, Need.CHECKS)
@@ -49,23 +45,23 @@ _OF_SOME = (Need.EXPECTED_TOOLS, Need.EXPECTED_STATE, Need.CHECKS)
 
 def has(sample: Sample, need: Need) -> bool:
     """Return whether a sample itself has what a metric needs."""
-    return _list_given(sample)[_NEEDS.index(need)]
+    return not _list_lacks(sample)[_NEEDS.index(need)]
 
 
-def _list_given(sample: Sample) -> tuple[bool, ...]:
+def _list_lacks(sample: Sample) -> tuple[bool, ...]:
     return (
-        bool(sample.references),
-        sample.retrieved_contexts is not None,
-        bool(sample.reference_contexts),
-        sample.qrels is not None,
-        sample.expected_tools is not None,
-        sample.expected_state is not None,
-        bool(sample.checks),
+        not sample.references,
+        sample.retrieved_contexts is None,
+        not sample.reference_contexts,
+        sample.qrels is None,
+        sample.expected_tools is None,
+        sample.expected_state is None,
+        not sample.checks,
     )
 
 
-def _list_given_of_turn(turn: Turn) -> tuple[bool, ...]:
-    return (bool(turn.references), False, False, False, turn.expected_tools is not None, False, bool(turn.checks))
+def _list_lacks_of_turn(turn: Turn) -> tuple[bool, ...]:
+    return (not turn.references, True, True, True, turn.expected_tools is None, True, not turn.checks)
 
 
 class Lacking(Struct):
@@ -99,50 +95,65 @@ class Conversations(Struct):
 class Survey(Struct):
     """A summary of a dataset.
 
-    `sought`: the slices with a threshold. `found`: those with a sample. `given`: how many samples have which needs.
+    `sought`: the slices with a threshold. `found`: those with a sample. `alike`: samples by what they lack.
     `first`: the first samples without a need. `tags`, `keys`: all tags and metadata keys. `copies`: finds equal
-    samples. `best`: highest grades of judged samples; None for those without documents. `conversations`: the samples
-    that are more than a question. `users`: those whose user is simulated. `expectations`: what an agent should do.
-    `wordless`: those whose query has no words.
+    samples. `has_judgements`: whether a sample has a judged document. `lowest_best`: the minimum over judged samples of
+    their highest grade, which is 0 without documents. `conversations`: the samples that are more than a question.
+    `users`: those whose user is simulated. `expectations`: what an agent should do. `wordless`: those whose query has
+    no words.
     """
 
     sought: frozenset[str] = frozenset()
     copies: CopyFinder = field(default_factory=CopyFinder)
     found: set[str] = field(default_factory=set)
-    given: dict[tuple[bool, ...], int] = field(default_factory=dict)
+    alike: dict[tuple[bool, ...], Lacking] = field(default_factory=dict)
     first: dict[Need, list[Sample]] = field(default_factory=lambda: {need: [] for need in _NEEDS})
     tags: set[str] = field(default_factory=set)
     keys: set[str] = field(default_factory=set)
-    best: set[int | None] = field(default_factory=set)
+    has_judgements: bool = False
+    lowest_best: int | None = None
     conversations: Conversations = field(default_factory=Conversations)
     expectations: Expectations = field(default_factory=Expectations)
     users: Lacking = field(default_factory=Lacking)
     wordless: Lacking = field(default_factory=Lacking)
 
-    def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        """Yield the samples and add them to the summary."""
+    def watch(self, samples: Iterable[Sample], checked: "CheckWatch | None" = None) -> Iterator[Sample]:
+        """Yield the samples and add them to the summary. `checked`: notes their problems."""
+        left, last, alike = self.sought - self.found, None, Lacking()
         for sample in samples:
-            self.copies.add(sample)
-            given = _list_given(sample)
+            acts = sample.list_acts()
+            self.copies.add(sample, acts)
+            lacks = _list_lacks(sample)
             if sample.turns:
-                given = tuple(map(max, given, *map(_list_given_of_turn, sample.turns)))
-            alike = self.given[given] = self.given.get(given, 0) + 1
-            if alike <= PLACES_SHOWN + 1:
-                self._note_lacking(sample, given)
-            if _read_acts(sample) != _NO_ACTS or not isinstance(sample.user_input, str) or not sample.has_words:
+                lacks = tuple(map(min, lacks, *map(_list_lacks_of_turn, sample.turns)))
+            if lacks != last:
+                last, alike = lacks, self.alike.setdefault(lacks, Lacking())
+            alike.count += 1
+            if alike.count <= PLACES_SHOWN + 1:
+                self._note_lacking(sample, lacks)
+            if acts or not isinstance(sample.user_input, str) or not sample.has_words:
                 self._add_uncommon(sample)
-            if sample.qrels is not None:
-                self.best.add(max(sample.qrels.values()) if sample.qrels else None)
-            self.tags.update(sample.tags)
+            if checked is not None and (acts or checked.explain):
+                checked.add(sample)
+            if sample.qrels is not None and not (self.has_judgements and self.lowest_best in sample.qrels.values()):
+                self._note_grades(sample.qrels)
+            if sample.tags:
+                self.tags.update(sample.tags)
             self.keys.update(sample.metadata)
-            if len(self.found) < len(self.sought):
-                self.found |= {name for name in self.sought - self.found if in_slice(sample, name)}
+            if left:
+                self.found |= {name for name in left if in_slice(sample, name)}
+                left -= self.found
             yield sample
 
-    def _note_lacking(self, sample: Sample, given: Sequence[bool]) -> None:
-        for need, is_given in zip(_NEEDS, given, strict=True):
-            if not is_given and len(self.first[need]) <= PLACES_SHOWN:
+    def _note_lacking(self, sample: Sample, lacks: Sequence[bool]) -> None:
+        for need, is_lacking in zip(_NEEDS, lacks, strict=True):
+            if is_lacking and len(self.first[need]) <= PLACES_SHOWN:
                 self.first[need].append(sample)
+
+    def _note_grades(self, qrels: Mapping[str, int]) -> None:
+        best = max(qrels.values(), default=0)
+        self.lowest_best = best if self.lowest_best is None else min(best, self.lowest_best)
+        self.has_judgements |= bool(qrels)
 
     def _add_uncommon(self, sample: Sample) -> None:
         """Add what common samples lack."""
@@ -156,17 +167,7 @@ class Survey(Struct):
     @property
     def count(self) -> int:
         """Return the number of samples."""
-        return sum(self.given.values())
-
-    @property
-    def has_judgements(self) -> bool:
-        """Return whether a sample has a judged document."""
-        return any(grade is not None for grade in self.best)
-
-    @property
-    def lowest_best(self) -> int | None:
-        """Return the minimum over judged samples of their highest grade, which is 0 without documents."""
-        return min((grade or 0 for grade in self.best), default=None)
+        return sum(alike.count for alike in self.alike.values())
 
     @property
     def has_answers(self) -> bool:
@@ -192,7 +193,7 @@ class Survey(Struct):
         if need not in self.first:
             return 0
         place = _NEEDS.index(need)
-        return sum(count for given, count in self.given.items() if not given[place])
+        return sum(alike.count for lacks, alike in self.alike.items() if lacks[place])
 
     def has_slice(self, name: str | None) -> bool:
         """Return whether a sought slice has a sample; None is the slice of all samples."""
@@ -259,32 +260,24 @@ Explain = Callable[[Sample], str | None]
 
 
 class CheckWatch(Struct):
-    """Finds the problems of samples while they are read. `explain`: those of the metrics of the dataset."""
+    """The problems of samples, found while they are read. `explain`: those of the metrics of the dataset."""
 
     context: BuildContext
     explain: frozenset[Explain]
     noted: dict[Problem, Lacking] = field(default_factory=dict)
-    count: int = 0
 
-    def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        """Yield the samples, and note their problems."""
-        for sample in samples:
-            self.count += 1
-            if sample.checks or sample.turns or self.explain:
-                self._note_problems(sample)
-            yield sample
-
-    def _note_problems(self, sample: Sample) -> None:
+    def add(self, sample: Sample) -> None:
+        """Note the problems of a sample."""
         for problem in self._find_problems(sample):
             if problem in self.noted or len(self.noted) < _PROBLEMS_SHOWN:
                 self.noted.setdefault(problem, Lacking()).add(sample)
 
-    def list_problems(self, shown_as: str) -> list[Problem]:
-        """Return the problems, each once, with the lines of its samples."""
+    def list_problems(self, shown_as: str, count: int) -> list[Problem]:
+        """Return the problems, each once, with the lines of its samples. `count`: of all samples."""
         return [
             replace(
                 problem,
-                message=f"{problem.message}{describe_others(lacking, self.count)}",
+                message=f"{problem.message}{describe_others(lacking, count)}",
                 file=shown_as,
                 line=lacking.first[0].line,
             )

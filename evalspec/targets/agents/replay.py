@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ from evalspec.base.foreign_text import normalize
 from evalspec.base.jsonl import read_head, read_json_lines
 from evalspec.base.registry import near_miss
 from evalspec.base.text import excerpt
-from evalspec.inputs.datasets.jsonl_lines import parse_plainly
+from evalspec.inputs.datasets.jsonl_lines import parse_plainly, read_plainly
 from evalspec.inputs.ranking_files import looks_like_run, read_run
 from evalspec.inputs.tool_calls import read_tool_calls
 from evalspec.inputs.usage import read_usage
@@ -76,7 +77,8 @@ class _PlainReply(Struct, forbid_unknown_fields=True, gc=False):
     response: str
 
 
-_decode_plain = Decoder(built(_PlainReply)).decode
+_parse_plainly = partial(parse_plainly, decode=Decoder(built(_PlainReply)).decode)
+_read_lines = partial(read_plainly, parse=_parse_plainly)
 
 
 def load_replies(path: Path, shown_as: str) -> Replies:
@@ -89,7 +91,7 @@ def load_replies(path: Path, shown_as: str) -> Replies:
     """
     problems: list[Problem] = []
     replies: dict[tuple[str, str], RecordedReply] = {}
-    for line, value in read_json_lines(path, shown_as, problems, lambda line: parse_plainly(line, _decode_plain)):
+    for line, value in read_json_lines(path, shown_as, problems, _read_lines):
         key, recorded, found = _read_line(value, line)
         if key in replies:
             message = f"duplicate reply for '{key[1]}', first in line {replies[key].line}"
