@@ -118,11 +118,18 @@ def _drop_samples(run: Run, find_keys: FindKeys) -> tuple[Run, int]:
 
 
 def promote_stored(
-    store: RunStore, stored: StoredRun, over: Baseline | None, reason: str | None = None, *, add: bool = False
+    store: RunStore,
+    stored: StoredRun,
+    over: Baseline | None,
+    reason: str | None = None,
+    *,
+    add: bool = False,
+    is_chosen: bool = True,
 ) -> tuple[Baseline, Run]:
     """Return the baseline of a finished run that takes the place of `over`, or is added to it, and the run alone.
 
-    `reason`: why the run becomes the anchor too, so that its losses are accepted.
+    `reason`: why the run becomes the anchor too, so that its losses are accepted. `is_chosen`: whether somebody chose
+    it, perhaps as the best of several; the newest run of a branch is chosen by nobody.
 
     Raises:
         InvalidInput: The run cannot become a baseline: it is not finished, a part, or stopped early.
@@ -138,7 +145,7 @@ def promote_stored(
     refuse_damage(stored)
     concluded = conclude_stored(stored)
     refuse_stopped(concluded)
-    best_of = count_outdone(store, stored, concluded)
+    best_of = count_outdone(store, stored, concluded) if is_chosen else None
     fingerprint = replace(concluded.fingerprint, ci_gate=policy_to_json(stored.outline.policy), best_of=best_of)
     concluded = replace(concluded, fingerprint=fingerprint)
     if add and over is not None:

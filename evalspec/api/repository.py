@@ -97,7 +97,7 @@ def _secure(url: str) -> str:
 def check_gate(loaded: LoadedManifest) -> Iterator[CheckupFinding]:
     """Yield whether pull requests are gated, as far as the files show it, and the packages that the manifest needs."""
     needed = [f"{extra} for {', '.join(names)}" for extra, names in find_extras(loaded.manifest).items()]
-    yield CheckupFinding("packages", CheckupStatus.OK, "; ".join(["a slim installation", *needed]))
+    yield CheckupFinding("packages", CheckupStatus.OK, "; ".join(["needs a slim installation", *needed]))
     if loaded.manifest.spec.evaluation.ci_gate.enabled:
         yield CheckupFinding("gate", CheckupStatus.OK, "ciGate is on")
     else:

@@ -227,10 +227,15 @@ def _read_copy(store: RunStore, name: str, origin: BaselineOrigin, error: str, m
     path = folder / f"{kept and kept.sha256}.json"
     if kept is None or kept.server != origin.server or not path.is_file():
         return None, replace(origin, problem=f"{why}, and there is no copy of baseline {origin.name}")
-    kept = _describe(read_bytes(path), str(path), replace(kept, copy_of=f"{why}, so a copy is used"))
+    try:
+        kept = _describe(read_bytes(path), str(path), replace(kept, copy_of=f"{why}, so a copy is used"))
+    except InvalidInput as error:
+        fix = f"remove it; it is fetched again once {origin.server} answers"
+        raise InvalidInput([replace(problem, fix=fix) for problem in error.problems]) from error
     days = count_days(kept.fetched_at, now)
     if days is None or not 0 <= days <= most_days:
         age = "of an unknown time" if days is None or days < 0 else f"{counted(days, 'day')} old"
         limit = f"ciGate.baselineMaxAge is {counted(most_days, 'day')}"
-        return None, replace(kept, problem=f"the copy of baseline {origin.name} is {age}, and {limit}")
+        problem = f"the copy of baseline {origin.name} is {age}, and {limit}"
+        return None, replace(kept, copy_of=why, problem=problem)
     return path, kept

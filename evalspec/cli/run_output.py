@@ -16,12 +16,14 @@ from evalspec.base.registry import returned
 from evalspec.cli.documents import problem_document
 from evalspec.cli.options import Command, group_options, json_option, option, quiet_option, verbose_option
 from evalspec.cli.streams import emit, notify
-from evalspec.cli.terminal_size import detect_terminal
+from evalspec.cli.terminal_size import detect_terminal, find_line_width
 from evalspec.model import Run
 from evalspec.reports.base import REPORTERS, Reporter, StoredExchanges, reporter_for
 from evalspec.reports.json_report import JSON, iterate_json
 
 _CHARACTERS_AT_ONCE = 65_536
+_UNCUT = 100_000
+"""The width of the line of --quiet in a log, which has no end of the line to fit in."""
 _AS_JSON = Path("report.json")
 _FORMS = f"{__name__}.forms"
 """The key of the reporters by path, for paths of `-o` with the name of a form."""
@@ -154,6 +156,8 @@ def _print_text(
     for message in before:
         notify(message)
     width, color = detect_terminal()
+    if shape.quiet:
+        width = find_line_width() or _UNCUT
     report = render_terminal(run, width=width, color=color, exchanges=exchanges, amount=amount)
     emit(report, nl=False, color=color)
     for hint in hints if is_down else ():

@@ -1,6 +1,7 @@
 """`evalspec score`: retrieval metrics from ground truth and run files, like trec_eval; no manifest, no gate."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -16,11 +17,11 @@ from evalspec.model.conventions import EmptyQrels
 _FILE = click.Path(path_type=Path)
 
 
-def _parse_cutoffs(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
-    """Parse `1,5,10`."""
-    parts = text.split(",") if text else []
+def _parse_cutoffs(_context: click.Context, _parameter: click.Parameter, texts: Sequence[str]) -> tuple[int, ...]:
+    """Parse `1,5,10`, once or several times."""
+    parts = [part for text in texts if text for part in text.split(",")]
     if not all(re.fullmatch(CUTOFF, part.strip()) for part in parts):
-        raise click.BadParameter(f"'{text}' is not a list of positive integers like 1,5,10")
+        raise click.BadParameter(f"'{' '.join(texts)}' is not a list of positive integers like 1,5,10")
     return tuple(int(part) for part in parts)
 
 
@@ -35,7 +36,14 @@ def _parse_cutoffs(_context: click.Context, _parameter: click.Parameter, text: s
     metavar="NAME",
     help="For example nDCG@10, AP, map or F0.5@5; repeatable.",
 )
-@option("--k", "cutoffs", metavar="K,…", callback=_parse_cutoffs, help="Cutoffs for metrics given without one.")
+@option(
+    "--k",
+    "cutoffs",
+    multiple=True,
+    metavar="K,…",
+    callback=_parse_cutoffs,
+    help="Cutoffs for metrics given without one; repeatable.",
+)
 @option("--min-grade", type=click.IntRange(min=1), default=1, metavar="N", help="Lowest relevant grade.")
 @option(
     "--empty-qrels",

@@ -140,7 +140,7 @@ def get_baseline(
             f"there is no baseline '{name}'", f"promote a pushed run: evalspec runs promote RUN --as server:{name}"
         )
     newest = None if branch is None else _find_newest(access, branch, row.run_id, is_green=green)
-    return _answer(row, promoted if newest is None else _compute(access, newest.id, promoted))
+    return _answer(row, promoted if newest is None else _compute(access, newest.id, promoted, is_chosen=False))
 
 
 @ROUTER.post("/{name}", status_code=HTTPStatus.CREATED, summary="Promote a run")
@@ -271,14 +271,12 @@ def _list_series(entry: RunEntry) -> dict[tuple[str, str], str | None]:
     return {(one.name, metric): value.series for one in entry.datasets for metric, value in one.metrics.items()}
 
 
-def _compute(
-    access: Access, run_id: str, over: Baseline | None, reason: str | None = None, *, add: bool = False
-) -> Baseline:
+def _compute(access: Access, run_id: str, over: Baseline | None, reason: str | None = None, **how: bool) -> Baseline:
     from evalspec.api.baseline_files import promote_stored
 
     stored = open_run(access.runs.find_folder(run_id))
     with _ONE:
-        baseline, _ = promote_stored(access.project.store, stored, over, reason, add=add)
+        baseline, _ = promote_stored(access.project.store, stored, over, reason, **how)
     return baseline
 
 

@@ -79,6 +79,13 @@ def test_every_bad_line_is_named_at_once(write):
     ]
 
 
+def test_a_file_of_other_keys_is_explained_once(write):
+    path = write(*({"id": f"s{number}", "answer": "Paris"} for number in range(1000)))
+    found = problems(path)
+    assert found[0] == "replies.jsonl:1: answer: unknown key 'answer'. did you mean 'response'?"
+    assert (len(found), found[-1]) == (21, "replies.jsonl: and 1,980 more problems")
+
+
 @pytest.mark.parametrize("huge", ["1e999", "1" + "0" * 400])
 def test_a_latency_beyond_all_numbers(write, huge):
     assert len(problems(write(f'{{"id": "s1", "response": "x", "latencyMs": {huge}}}'))) == 1

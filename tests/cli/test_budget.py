@@ -173,14 +173,15 @@ def test_price_and_limits_change_no_measurement(runs):
     assert (whole.code, whole.document["judgeCosts"].keys()) == (0, {*FOUR})
 
 
-def test_the_line_of_a_quiet_run_has_the_cause_of_a_failed_judge(runs):
+def test_the_line_of_a_quiet_run_has_the_cause_of_a_failed_judge(runs, monkeypatch):
+    monkeypatch.delenv("COLUMNS")
     runs.judge.mode = status(500)
     runs.change("model: scripted,", "model: scripted, maxRetries: 0,")
     write(runs.project.folder, 2)
     gate(runs, "faithfulness: 0.5")
     quiet = runs.project("evaluate", "agent.yaml", "--responses", "same", "-q")
     assert quiet.code == 3 and quiet.out.startswith("INCOMPLETE"), quiet
-    assert ": rag: faithfulness failed: the judge: " in quiet.out
+    assert ": rag: faithfulness failed: the judge: " in quiet.out and "…" not in quiet.out, "a log has room"
 
 
 def test_a_limit_of_the_manifest_is_named_as_such(runs):

@@ -80,7 +80,7 @@ def test_github_runs_the_gate_of_a_subfolder(shop):
     assert shop("requirements", "bots/shop/agent.yaml").out.split() == list_requirements()
 
     added = ".github/workflows/evalspec-bots--shop.yml"
-    ok = ["ok: a slim installation", "ok: ciGate is on"]
+    ok = ["ok: needs a slim installation", "ok: ciGate is on"]
     assert examine(shop) == [*ok, f"warning: {added} is not in git; commit and push it"]
     git("add", ".")
     assert examine(shop) == [*ok, f"ok: {added} evaluates bots/shop/agent.yaml"]

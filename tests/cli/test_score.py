@@ -52,6 +52,16 @@ def test_without_options(files):
     assert "queries without a relevant document, not in the means (trec_eval counts them as 0): 1 of 4" in outcome.err
 
 
+def test_cutoffs_may_be_given_one_by_one(files):
+    together, apart = ("--k", "1,5"), ("--k", "1", "--k", "5")
+    assert table(files("score", "qrels.txt", "run.txt", *apart)) == table(
+        files("score", "qrels.txt", "run.txt", *together)
+    )
+    assert (
+        "'1 x' is not a list of positive integers" in files("score", "qrels.txt", "run.txt", "--k", "1", "--k", "x").err
+    )
+
+
 def test_a_short_option_is_a_name_after_two_dashes_and_nowhere_a_value(files):
     for asked in (["-m", "AP"], ["-mAP"], ["--metric=AP"]):
         assert [*table(files("score", "qrels.txt", "run.txt", *asked))] == ["AP", "no_answer"]

@@ -272,6 +272,7 @@ def test_the_last_green_run_of_a_branch_has_an_anchor(served, ci, command, monke
     assert gate(ci, right=5).verdict == "PASS"
     of_branch = gate(ci, gated={**GATE, "baseline": "server:branch/feature/ü?", "anchor": "main"})
     assert of_branch.verdict == "PASS"
+    assert not [note for note in of_branch.notes if "the best of" in note], "nobody chose the newest run"
     first = gate(ci, right=5, gated={**LAST_GREEN, "baseline": "server:last-green/none"})
     assert first.verdict == "FAIL" and f"run {anchor.id}, " in the_note(first), "without one, the anchor alone decides"
 
@@ -322,10 +323,13 @@ def test_a_server_that_is_gone_leaves_a_copy_for_some_days(served, ci, command):
     old = gate(ci)
     assert (old.verdict, old.exit_code) == ("INCOMPLETE", 3)
     assert old.reasons[0].endswith("is 15 days old, and ciGate.baselineMaxAge is 14 days")
+    assert "so a copy is used" not in the_note(old)
     assert gate(ci, gated={**GATE, "baselineMaxAge": 15}).verdict == "PASS"
     (path,) = (ci / ".evalspec" / "baselines").glob("server%3Amain/*.json")
     path.write_text(path.read_text().replace('"exact_match": 1.0', '"exact_match": 0.0'))
-    with pytest.raises(InvalidInput, match="this baseline was edited"):
+    with pytest.raises(
+        InvalidInput, match=r"this baseline was edited.* remove it; it is fetched again once http.* answers"
+    ):
         gate(ci)
     path.unlink()
     assert "there is no copy of baseline server:main" in gate(ci).reasons[0]

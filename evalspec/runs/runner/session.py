@@ -147,7 +147,7 @@ def resume_run(
     changes = changes or list_metric_changes(stored.outline, outline)
     if changes:
         fix = "undo the change, start a new run, or score what is there: "
-        fix += f"`evalspec rescore {stored.id} {plan.loaded.path}`. git stash puts aside what does not matter"
+        fix += f"`evalspec rescore {stored.id} {plan.loaded.path}`. `git stash` undoes changes for now"
         problems = [Problem(f"run {stored.id} cannot be resumed: {change}") for change in changes]
         raise InputsChanged([*problems[:-1], replace(problems[-1], fix=fix)])  # one fix for all of them
     log = RunLog(stored.folder, **_log_options(plan, outline))

@@ -17,7 +17,7 @@ from evalspec.base.jsonl import read_head, read_json_lines
 from evalspec.base.registry import near_miss
 from evalspec.base.text import excerpt
 from evalspec.inputs.datasets.jsonl_lines import parse_plainly, read_plainly
-from evalspec.inputs.ranking_files import looks_like_run, read_run
+from evalspec.inputs.ranking_files import SHOWN, looks_like_run, read_run
 from evalspec.inputs.tool_calls import read_tool_calls
 from evalspec.inputs.usage import read_usage
 from evalspec.model import AgentReply, AgentTurn, Exchange, Message, Sample, SearchTrace, ToolCall
@@ -87,7 +87,7 @@ def load_replies(path: Path, shown_as: str) -> Replies:
     A line of evalspec's own JSON Lines report is a reply too, or an error of the agent.
 
     Raises:
-        InvalidInput: with every bad line of the file.
+        InvalidInput: with the first bad lines of the file, and the number of the others.
     """
     problems: list[Problem] = []
     replies: dict[tuple[str, str], RecordedReply] = {}
@@ -100,7 +100,9 @@ def load_replies(path: Path, shown_as: str) -> Replies:
         if key[1] and key not in replies:
             replies[key] = recorded
     if problems:
-        raise InvalidInput(sorted(problems, key=lambda problem: problem.line or 0))
+        first = sorted(problems, key=lambda problem: problem.line or 0)[:SHOWN]
+        left = len(problems) - len(first)
+        raise InvalidInput([*first, *([Problem(f"and {left:,} more problems", file=shown_as)] if left else [])])
     return replies
 
 
@@ -191,11 +193,22 @@ def list_unknown_replies(replies: Replies, known: Collection[tuple[str, str]]) -
     return [key[1] for key in replies if (key not in known if key[0] else key[1] not in ids)]
 
 
+_MEANT = {
+    "answer": "response",
+    "output": "response",
+    "actual_output": "response",
+    "contexts": "retrieved_contexts",
+    "retrieval_context": "retrieved_contexts",
+}
+"""What keys of other systems mean here."""
+
+
 def _read_fields(value: Any, readers: "_Readers") -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
     """Return the readable fields of one line, and (field, problem, fix) for each problem."""
     if not isinstance(value, dict):
         return {}, [("", "the line is not a JSON object", 'write {"id": …, "response": …}')]
-    problems = [(str(key), f"unknown key '{key}'", near_miss(str(key), readers)) for key in value if key not in readers]
+    unknown = {str(key): _MEANT.get(key, str(key)) for key in value if key not in readers}
+    problems = [(key, f"unknown key '{key}'", near_miss(meant, readers)) for key, meant in unknown.items()]
     given = {key: item for key, item in value.items() if key in readers and item is not None}
     fields = {key: readers[key][0](item) for key, item in given.items()}
     problems += [
