@@ -250,9 +250,12 @@ async def _pull(name: str, store: RunStore, calls: ServerCalls) -> PulledRun:
         return PulledRun(name, is_new=False)
     staged = store.root / _STAGED / content / name
     prepare_root(store.root)
-    size, free = sum(file.size for file in state.files), shutil.disk_usage(store.root).free
-    if size > free:
-        raise InvalidInput(f"it has {size >> 20:,} MiB, and {free >> 20:,} MiB are free in {store.root}", "free more")
+    kept = {path.name: path.stat().st_size for path in staged.glob("*")}
+    missing = sum(max(0, file.size - kept.get(file.name, 0)) for file in state.files)
+    free = shutil.disk_usage(store.root).free
+    if missing > free:
+        place = f"{free >> 20:,} MiB are free in {store.root}"
+        raise InvalidInput(f"{missing >> 20:,} MiB of it are to be pulled, and {place}", "free more")
     with store_errors(staged):
         staged.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
         for file in state.files:

@@ -66,7 +66,7 @@ def choose_server(
         InvalidInput: The url is missing or not that of a server, the token is missing, or would be sent in plain text.
     """
     problems = []
-    address = (url or "").rstrip("/").removesuffix("/v1")
+    address = re.sub(r"(?<=[^/])/v1$", "", (url or "").rstrip("/"))
     server = PushServer(address, environment.get(TOKEN_VARIABLE, "").strip(), scope)
     if not server.token:
         problems.append(Problem("not set", server.token_fix, field=TOKEN_VARIABLE))

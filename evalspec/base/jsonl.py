@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from io import BufferedReader
 from pathlib import Path
@@ -65,14 +65,20 @@ def read_head(path: Path) -> bytes:
             head = stream.read(HEAD_BYTES)
     except OSError:
         return b""
-    if not head.startswith(GZIP_MAGIC):
-        return head
+    return _unpack_head(head) if head.startswith(GZIP_MAGIC) else head
+
+
+def _unpack_head(packed: bytes) -> bytes:
+    """Return the beginning of a gzip file, as far as it is intact. The first of its members may be empty."""
     import zlib
 
-    try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, HEAD_BYTES)
-    except zlib.error:
-        return b""
+    head = b""
+    with suppress(zlib.error):
+        while packed and len(head) < HEAD_BYTES:
+            member = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            head += member.decompress(packed, HEAD_BYTES - len(head))
+            packed = member.unused_data
+    return head
 
 
 def _list_damages() -> tuple[type[Exception], ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from evalspec.api import public as api
-from evalspec.base.errors import StoreError
+from evalspec.base.errors import StoreError, Unmeasurable
 from evalspec.model.log import ReplyRecord, ScoresRecord
 from evalspec.runs.runner import worker
 from evalspec.runs.store.run_log import RunLog
@@ -37,6 +37,10 @@ async def later(exchange):
 def together(exchange):
     '''How many scores were waited for at the same time, in hundredths.'''
     return _count()
+
+async def cancelled(exchange):
+    asyncio.current_task().cancel()
+    await asyncio.sleep(0)
 
 now = most = 0
 
@@ -107,6 +111,12 @@ def test_a_few_scores_are_waited_for_at_the_same_time(recorded):
     recorded(20, _scorer("together"))
     run = api.evaluate("agent.yaml", responses="replies.jsonl")
     assert max(_values(run, "together")) == worker._SCORERS / 100
+
+
+def test_a_scorer_that_cancels_its_task_ends_the_run(recorded):
+    recorded(20, _scorer("cancelled"))
+    with pytest.raises(Unmeasurable, match="the evaluated code cancelled the task that called it"):
+        api.evaluate("agent.yaml", responses="replies.jsonl")
 
 
 def test_a_killed_run_is_resumed_to_the_same_report(recorded):

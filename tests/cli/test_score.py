@@ -268,7 +268,7 @@ def test_a_dataset_and_recorded_replies(files):
         ("run.txt", DAMAGED, "run.txt: the gzip file is truncated or damaged"),
         (
             "run.txt",
-            gzip.compress(b'{"id": "q1"}', mtime=0),
+            gzip.compress(b"", mtime=0) + gzip.compress(b'{"id": "q1"}', mtime=0),
             "run.txt: compressed replies are not supported. decompress the file",
         ),
         ("run.txt", "q1 Q0 'a' 1 2 t\n", "run.txt: no retrieved id occurs in the ground truth: ''a'', but 'a'"),

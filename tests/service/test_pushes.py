@@ -18,7 +18,7 @@ from filelock import FileLock
 import evalspec
 from conftest import Project
 from evalspec.api.pushing import push_run
-from evalspec.api.server import PushServer
+from evalspec.api.server import PushServer, choose_server
 from evalspec.base.errors import InvalidInput
 from evalspec.runs.store.log_records import renumber
 from evalspec.runs.store.pushed_runs import PUSHED_NAMES, REQUIRED_NAMES, list_pushed_files
@@ -603,3 +603,15 @@ def test_hostile_names_of_a_build_are_text(client, ci, projects):
     assert client.get(f"/v1/runs/{local.name}").json()["origin"]["ci"] is None
     mark = json.loads((projects["shop"] / ".evalspec" / "runs" / local.name / "pushed.json").read_text())
     assert (mark["user"], mark["ci"]) == ("ana@example.com", None)
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ("https://evals.example.com/v1/", "https://evals.example.com"),
+        ("https://v1", "https://v1"),
+        ("https://evals.example.com/team/v1", "https://evals.example.com/team"),
+    ],
+)
+def test_the_address_of_a_server_may_be_that_of_its_api(given, address):
+    assert choose_server(given, {"EVALSPEC_TOKEN": "evs_ab_secret"}).url == address

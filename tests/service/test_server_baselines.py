@@ -508,7 +508,7 @@ def test_a_run_larger_than_the_disk_is_not_pulled(ci, command, monkeypatch):
     with answering(200, json.dumps({"files": files}).encode()) as (url, asked):
         done = command("runs", "pull", "20260101T000000.000Z-0123abcd", "--to", url)
     assert (done.code, len(asked)) == (3, 1), done.err
-    assert "MiB, and" in done.err and "MiB are free in .evalspec. free more" in done.err
+    assert "MiB of it are to be pulled, and" in done.err and "MiB are free in .evalspec. free more" in done.err
     assert not list((ci / ".evalspec").glob("pulls/*/*/*"))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 
+from evalspec.base.errors import Unmeasurable
 from evalspec.model import Exchange, Sample, Score
 from evalspec.model.log import TurnRecord
 from evalspec.runs.planning.build import Plan
@@ -18,7 +19,7 @@ from evalspec.runs.runner.origin import Origin
 from evalspec.runs.runner.results import AttemptIndex
 from evalspec.runs.runner.scoring import preload, preload_beside, start_scores
 from evalspec.runs.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
-from evalspec.runs.runner.worker_pool import JobSource, LagMeter
+from evalspec.runs.runner.worker_pool import CANCELLED, JobSource, LagMeter
 from evalspec.runs.store.log_index import AttemptKey
 from evalspec.targets.agents.replay import replay
 
@@ -144,7 +145,9 @@ class LocalWorker(Struct):
             await preload(self.plan)
         if has_replies:
             left = iter(jobs)
-            await asyncio.wait([self.group.create_task(self._replay(left)) for _ in range(_SCORERS)])
+            done, _ = await asyncio.wait([self.group.create_task(self._replay(left)) for _ in range(_SCORERS)])
+            if any(task.cancelled() for task in done):
+                raise Unmeasurable(CANCELLED)
         else:
             await self._ask(self._list_targets(jobs))
 

@@ -23,6 +23,8 @@ together, and each would wait until all others are read."""
 
 _INTERVAL_SECONDS = 0.02
 
+CANCELLED = "the evaluated code cancelled the task that called it, so samples have no reply"
+
 Job = TypeVar("Job")
 Job_co = TypeVar("Job_co", covariant=True)
 
@@ -81,7 +83,7 @@ class WorkerPool(Struct, Generic[Job]):
                 workers.append(group.create_task(self._work(jobs)))
                 await asyncio.sleep(_RAMP_SECONDS / self.concurrency)
         if any(worker.cancelled() for worker in workers):
-            raise Unmeasurable("the evaluated code cancelled the task that called it, so samples have no reply")
+            raise Unmeasurable(CANCELLED)
 
     async def _work(self, jobs: JobSource[Job]) -> None:
         agent = self.open_agent()

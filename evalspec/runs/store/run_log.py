@@ -157,7 +157,7 @@ class RunLog:
     def append(self, record: ReplyRecord | TurnRecord | ScoresRecord | SpansRecord | TraceRecord) -> None:
         """Append one record, or what it has besides texts if these are not stored.
 
-        The record survives a kill immediately, and a power failure about a second later.
+        The record survives a kill immediately, but in `together`, and a power failure about a second later.
 
         Raises:
             StoreError: The record cannot be written. Earlier records are intact. The log accepts no more records.

@@ -64,7 +64,7 @@ _LETTERS = re.compile(f"[{_LETTER}]")
 _MIXED = re.compile(rf"D.*[{_LETTER}O]|[{_LETTER}O].*D")
 
 
-@lru_cache(maxsize=16)  # asked again for the reason of a miss
+@lru_cache(maxsize=1)  # asked again for the reason of a miss
 def find_whole(text: str, expected: str) -> tuple[bool, Span | None]:
     """Return whether `expected` occurs in `text` as whole words, otherwise the span of the longer word or number.
 
@@ -256,7 +256,7 @@ def compute_chrf(response: str, references: Sequence[str]) -> float:
     return _as_share(_chrf().sentence_score(response, list(references)).score)
 
 
-@lru_cache(maxsize=16)  # asked again for the reason of a miss
+@lru_cache(maxsize=2)  # asked again for the reason of a miss, of an answer that may be long
 def normalise(text: str) -> str:
     """Return a text in the form for comparison: case-folded, single spaces, ASCII digits, quotes and hyphens."""
     if text.isascii():
