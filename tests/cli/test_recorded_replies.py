@@ -1,4 +1,4 @@
-"""Recorded replies are scored many at a time: what is told is in the log, and nothing waits unwritten."""
+"""Recorded replies are scored many at a time. Progress counts only what the log has, and a reply is logged first."""
 
 import json
 import os

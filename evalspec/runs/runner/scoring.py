@@ -174,11 +174,7 @@ def _start_once(
         return missing
     try:
         result = metric.scorer(exchange)
-    except InvalidInput:
-        raise
     except BaseException as error:
-        if ends_the_run(error):
-            raise
         return _failed(metric, error)
     if isinstance(result, Score):
         return _within_bounds(metric, result)
@@ -208,16 +204,17 @@ async def _finish(metric: Metric, pending: Awaitable[Score], grading: Grading) -
     CURRENT.set(grading)  # each score has a task, and so a context, of its own
     try:
         return _within_bounds(metric, await pending)
-    except InvalidInput:
-        raise
     except BaseException as error:
-        if ends_the_run(error):
-            raise
         return _failed(metric, error)
 
 
 def _failed(metric: Metric, error: BaseException) -> Score:
-    """Return a failed score. A MetricError has a clear message; other errors are prefixed with their type."""
+    """Return a failed score. A MetricError has a clear message; other errors are prefixed with their type.
+
+    What ends the run is raised again.
+    """
+    if isinstance(error, InvalidInput) or ends_the_run(error):
+        raise error
     if isinstance(error, BudgetSpent):
         return Score(
             ScoreStatus.SKIPPED if error.is_decided else ScoreStatus.FAILED, reason=str(error), cause=Cause.STOPPED
