@@ -18,7 +18,7 @@ from sqlalchemy import Engine, select
 
 from evalspec.service.database import open_database, reading
 from evalspec.service.settings import ServiceSettings
-from evalspec.service.tables import JOBS
+from evalspec.service.tables import JOBS, PROJECTS
 from evalspec.service.tokens import Scope, create_token
 from servers.ports import find_free_port
 
@@ -49,6 +49,20 @@ def wait_for(condition: Callable[[], Any], seconds: float = GENEROUS_SECONDS) ->
         assert time.monotonic() < limit, "it never came true"
         time.sleep(0.05)
     return found
+
+
+def wait_for_alerts(engine: Engine, namespace: str = "shop") -> None:
+    """Return when a server has stored the states of branches. What changes later is an alert.
+
+    Each look reads anew: a transaction of SQLite goes on seeing what was there when it began.
+    """
+
+    def has_looked() -> bool:
+        with reading(engine) as connection:
+            found = connection.execute(select(PROJECTS.c.alerts).where(PROJECTS.c.namespace == namespace))
+            return found.scalar_one_or_none() is not None
+
+    wait_for(has_looked)
 
 
 class Served:

@@ -21,7 +21,7 @@ from evalspec.service.database import reading, writing
 from evalspec.service.tables import ALERTS
 from evalspec.service.webhooks import Webhook, send_signed
 from servers.ports import find_free_port
-from servers.service import LocalServer, wait_for
+from servers.service import LocalServer, wait_for, wait_for_alerts
 from service.pages.shops import building
 from stored_log import edit_description
 
@@ -104,12 +104,7 @@ def alerting(settings, engine, monkeypatch) -> Iterator[Callable[..., LocalServe
         hooks = {"shop": Webhook("HOOK", "HOOK_SECRET", allows_private)}
         given = replace(settings, alerts=hooks, public_url="https://evals.example.com")
         started.append(LocalServer(given, engine).__enter__())
-
-        def has_looked() -> bool:
-            with reading(engine) as connection:
-                return connection.execute(alerts._select_known("shop")).scalar_one() is not None
-
-        wait_for(has_looked)
+        wait_for_alerts(engine)
         return started[-1]
 
     yield start

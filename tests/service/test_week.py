@@ -13,11 +13,10 @@ from sqlalchemy import update
 
 import evalspec
 from conftest import Project
-from evalspec.service import alerts
-from evalspec.service.database import migrate, open_database, reading, writing
+from evalspec.service.database import migrate, open_database, writing
 from evalspec.service.tables import ALERTS
 from evalspec.service.tokens import Scope, create_token
-from servers.service import Server, wait_for, write_project
+from servers.service import Server, wait_for, wait_for_alerts, write_project
 from service.freeze_schema import SCHEMAS
 from service.pages.shops import building
 from service.test_alerts import SECRET, Receiver
@@ -190,8 +189,7 @@ def break_down(team, receiver):
 @pytest.mark.timeout(1800)
 def test_a_week_loses_nothing_and_sends_each_alert_once(team, receiver, tmp_path):
     team.start()
-    with reading(team.engine) as connection:
-        wait_for(lambda: connection.execute(alerts._select_known("shop")).scalar_one_or_none() is not None)
+    wait_for_alerts(team.engine)
     first = team.live(MONDAY[:1])
     team.promote("ben", first, "--as", "server:main")
     write_project(team.ci, **gated(GATE))
