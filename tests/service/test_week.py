@@ -170,7 +170,7 @@ def break_down(team, receiver):
     held = back.script = HeldAnswers()
     team.let_time_pass()
     assert held.has_arrived.wait(90)
-    large = team.evaluate("main", "Paris", contexts=3 * CHUNK)
+    large = team.evaluate("main", "Paris", contexts=6 * CHUNK)
     environment = {**os.environ, "EVALSPEC_TOKEN": team.tokens["ci"], "EVALSPEC_TO": team.server.url}
     command = [sys.executable, "-m", "evalspec", "runs", "push", large.id]
     with subprocess.Popen(command, cwd=team.ci, env=environment, stderr=subprocess.DEVNULL):
