@@ -22,12 +22,16 @@ def main() -> int:
     from evalspec.base.collector import long_lived
 
     with long_lived():
+        from evalspec.base.errors import ExitCode
         from evalspec.cli.failure import explain_sudden_end
         from evalspec.cli.main import run
         from evalspec.cli.streams import keep_own_streams
     keep_own_streams()
     explain_sudden_end()
-    code = run(arguments)
+    try:
+        code = run(arguments)
+    except KeyboardInterrupt:  # a second one, while the first is told
+        code = ExitCode.INTERRUPTED
     sys.stdout = sys.stderr  # threads of user code may still print, and the result is complete
     return code
 

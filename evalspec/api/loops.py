@@ -66,7 +66,14 @@ def run_here(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
 
     async def keep() -> None:
         __tracebackhide__ = True
+        asyncio.get_running_loop().set_exception_handler(_report)
         found.append(await start())
 
     asyncio.run(keep())
     return found[0]
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Let the loop report what nobody awaited, but not that a second Ctrl-C ended a task: the caller gets the first."""
+    if not isinstance(context.get("exception"), KeyboardInterrupt):
+        loop.default_exception_handler(context)

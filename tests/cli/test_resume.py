@@ -136,6 +136,31 @@ def test_ctrl_c_says_how_to_go_on_and_nothing_is_asked_twice(counted, agent):
     assert before < 12
 
 
+TWICE = """
+import asyncio
+import signal
+
+async def answer(sample):
+    signal.raise_signal(signal.SIGINT)
+    try:
+        await asyncio.sleep(60)
+    finally:
+        signal.raise_signal(signal.SIGINT)
+"""
+
+
+def test_a_second_ctrl_c_at_once_says_nothing_more(counted):
+    """Wrappers pass Ctrl-C on to a process that the terminal has told already."""
+    (counted.folder / "twice.py").write_text(TWICE)
+    counted.api = {"python": "twice:answer"}
+    counted.write()
+    process = start(counted.folder)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "to resume: " in err.decode()
+    assert "Traceback" not in err.decode()
+
+
 def test_a_finished_run_has_nothing_left_to_ask(counted, agent):
     first = counted.evaluate("--json")
     again = counted.evaluate("--resume", "--json")
