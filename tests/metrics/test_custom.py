@@ -124,7 +124,7 @@ def test_a_cancelled_scoring_is_no_failure_of_the_scorer(tmp_path):
 
 def test_a_slow_function_does_not_hold_up_the_loop(tmp_path):
     """The function returns only once the event loop has gone on."""
-    write(tmp_path, scorers="import threading\ngo = threading.Event()\ndef score(exchange): return go.wait(20)")
+    write(tmp_path, scorers="import threading\ngo = threading.Event()\ndef score(exchange): return go.wait(60)")
 
     async def run() -> float:
         task = asyncio.create_task(build(tmp_path)(EXCHANGE))
@@ -210,7 +210,7 @@ def test_importing_is_safe_while_other_threads_import(tmp_path):
     sys.path.insert(0, str(installed))
 
     def other() -> None:
-        started.wait(20)
+        started.wait(60)
         found.append(import_module("shared_name").WHERE)
 
     thread = threading.Thread(target=other)
