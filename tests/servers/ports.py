@@ -1,11 +1,18 @@
 """Ports of the loopback interface."""
 
+import atexit
 import random
 import socket
 from pathlib import Path
 
 _RESERVED: list[socket.socket] = []
 _CHOICE = random.Random()  # of this process: tests that seed the shared one would all begin with the same ports
+
+
+@atexit.register
+def _release() -> None:
+    for reserved in _RESERVED:
+        reserved.close()
 
 
 def _first_temporary() -> int:
