@@ -292,7 +292,7 @@ def test_what_follows_the_end_changes_nothing(agent, tail, is_cut):
 def test_a_connection_that_stays_open_after_the_end_costs_no_answer(monkeypatch):
     monkeypatch.setattr(http, "_REST_SECONDS", 60)
     stream = next(stream for stream in STREAMS if stream.name == "openai")
-    endpoint = ChatEndpoint.model_validate({**stream.settings, "timeout_seconds": 1})
+    endpoint = ChatEndpoint.model_validate({**stream.settings, "timeout_seconds": 6})
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

@@ -28,27 +28,26 @@ def errors_of(run):
 
 def test_every_call_has_a_thread_and_its_own_time(qa):
     all_at_once = threading.Barrier(12)
-    run = api.evaluate("agent.yaml", agent=lambda question: str(all_at_once.wait()), concurrency=12, timeout=10)
+    run = api.evaluate("agent.yaml", agent=lambda question: str(all_at_once.wait()), concurrency=12, timeout=60)
     assert errors_of(run) == {None}
-    run = api.evaluate("agent.yaml", agent=lambda question: time.sleep(0.1) or "Paris", concurrency=2, timeout=0.5)
-    assert errors_of(run) == {None}
+    run = api.evaluate("agent.yaml", agent=lambda question: time.sleep(0.6) or "Paris", concurrency=1, timeout=6)
+    assert errors_of(run) == {None}, "all together take longer than one may"
 
 
 def test_calls_that_never_return_hold_nothing(qa):
     program = """
-import threading, time
+import threading
 from evalspec.api import public as api
 release, calls = threading.Event(), iter(range(100))
 def agent(question):
     if next(calls) < 6:
         release.wait()
     return "Paris"
-started = time.perf_counter()
-run = api.evaluate("agent.yaml", agent=agent, concurrency=3, timeout=0.2)
-print(sum(sample.error is None for sample in run.datasets[0].samples), time.perf_counter() - started < 5)
+run = api.evaluate("agent.yaml", agent=agent, concurrency=6, timeout=6)
+print(sum(sample.error is None for sample in run.datasets[0].samples))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
-    assert (done.stdout, done.stderr) == ("6 True\n", "")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("6\n", ""), "and the process ends"
 
 
 class Unspeakable(Exception):
@@ -114,19 +113,22 @@ def test_what_progress_raises_is_raised_as_it_is(qa):
 
 
 def test_a_cancelled_run_stops(qa):
-    calls = []
+    calls, is_over = [], threading.Event()
 
     async def cancel():
         task = asyncio.create_task(
-            api.aevaluate("agent.yaml", agent=lambda q: calls.append(q) or time.sleep(0.2), concurrency=1)
+            api.aevaluate("agent.yaml", agent=lambda q: calls.append(q) or is_over.wait(), concurrency=1)
         )
         while not calls:
             await asyncio.sleep(0.01)
         task.cancel()
         await task
 
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(cancel())
+    try:
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(cancel())
+    finally:
+        is_over.set()
     assert len(calls) == 1
 
 
@@ -137,20 +139,21 @@ from evalspec.api import public as api
 calls = []
 def agent(question):
     calls.append(question)
+    if len(calls) == 3:
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
     time.sleep(0.1)
     return "Paris"
 async def notebook():
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Timer(1, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT]).start()
     try:
         api.evaluate("agent.yaml", agent=agent, concurrency=1, repeat=100)
     except KeyboardInterrupt:
         made = len(calls)
         time.sleep(0.5)
-        print("stopped", 0 < made == len(calls))
+        print("stopped", 3 <= made == len(calls))
 asyncio.run(notebook())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True)
     assert (done.stdout, done.stderr) == ("stopped True\n", "")
 
 

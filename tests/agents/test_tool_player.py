@@ -68,7 +68,7 @@ def test_each_call_of_the_model_has_its_time_and_tokens(model, agent):
     agent.says = [{"content": None, "tool_calls": [call("weather", '{"city": "Paris"}')]}, {"content": "clear"}]
     scores(model)
     shown = model("show", "s").out
-    assert re.search(r"calls of the model: 2 \([\d.]+ ms, 10 in, 2 out; [\d.]+ ms, 10 in, 2 out\)", shown), shown
+    assert re.search(r"calls of the model: 2 \([\d.,]+ ms, 10 in, 2 out; [\d.,]+ ms, 10 in, 2 out\)", shown), shown
     line = model("show", "s", "--json").document["attempts"][0]
     assert [one["usage"] for one in line["model_calls"]] == [{"inputTokens": 10, "outputTokens": 2}] * 2
     assert sum(one["latencyMs"] for one in line["model_calls"]) == pytest.approx(line["latency_ms"])

@@ -50,7 +50,7 @@ class Bench:
 
     def __exit__(self, *_exception: object) -> None:
         self._evalspec.__exit__()
-        self._agent.stop()
+        self._agent.__exit__()
 
     def kill(self, name: str, number: int) -> list[str]:
         """Kill an operation at a moment of the number's choice, run it again, and list what differs."""

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -124,15 +125,21 @@ def test_a_request_with_a_renewed_key_is_a_further_call(runs):
     assert reason.startswith("the run stopped at --max-judge-calls 1: 1 used")
 
 
-def test_the_time_of_a_run_covers_the_agent_and_earlier_sessions(runs, project, agent):
-    agent.delay = 0.3
-    agent.reply = {"response": "Refunds are paid within 30 days."}
+def test_the_time_of_a_run_covers_the_agent_and_earlier_sessions(runs, project, agent, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("evalspec.scoring.judge.budget.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def reply(_body):
+        now[0] += 0.3
+        return {"response": "Refunds are paid within 30 days."}
+
+    agent.reply = reply
     runs.change("    framework", "    limits: {maxTime: 0.8}\n    framework")
     runs.change("spec:\n", f"spec:\n  api: {{url: {agent.url}}}\n")
     write(project.folder, 9)
     outcome = project("evaluate", "agent.yaml", "--json", "-j", "1")
     asked = len(agent.requests)
-    assert (outcome.code, 0 < asked < 9) == (3, True)
+    assert (outcome.code, asked) == (3, 3)
     assert any("the run stopped at its time limit of 0.8 s" in reason for reason in reasons(outcome))
     assert "--max-time NUMBER" in outcome.err
     same, calls = resume(runs, outcome)
@@ -300,9 +307,7 @@ def test_the_time_limit_holds_for_requests_that_wait_for_their_turn(runs):
     runs.judge.delay = 0.3
     runs.change("apiKey: sk", "concurrency: 1, apiKey: sk")
     outcome, calls = runs("--max-time", "1.5", "--judge-repeat", "4")
-    assert (outcome.code, calls < 2 * 4 * A_SAMPLE) == (3, True)
-    began = runs.judge.chats[0].arrived
-    assert max(chat.arrived for chat in runs.judge.chats) < began + 1.5 + 0.2
+    assert (outcome.code, calls <= 1.5 / 0.3 + 1) == (3, True), "of 72"
 
 
 def test_tokens_that_are_written_to_a_cache_have_their_price(runs):

@@ -48,7 +48,7 @@ def write(project, *lines):
     (project.folder / "trips.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def wait_until(holds, seconds=30):
+def wait_until(holds, seconds=90):
     ends_at = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < ends_at

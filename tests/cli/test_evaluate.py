@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import jsonschema
@@ -16,6 +15,8 @@ import pytest
 
 from evalspec.reports.json_report import report_json_schema
 from servers.faulty_agent import redirect, status, throttled
+from servers.ports import find_free_port
+from servers.service import wait_for
 
 SECRET = "s3cr3t-token-value"
 
@@ -37,7 +38,7 @@ def log_of(project):
 def gated(project, agent):
     """Three samples that the agent answers right, string_match gated at 0.9."""
     project.api["url"] = agent.url
-    project.api["chatEndpoint"] = {"maxRetries": 1, "timeoutSeconds": 5}
+    project.api["chatEndpoint"] = {"maxRetries": 1, "timeoutSeconds": 60}
     project.samples(3)
     project.evaluation |= {"thresholds": {"string_match": 0.9}, "ciGate": True}
     return project
@@ -206,12 +207,11 @@ def test_an_agent_that_dies_mid_run_is_noticed_and_not_hammered(gated, agent):
 
 def test_retries_honour_retry_after(gated, agent):
     agent.script = [throttled(0.5)]
-    started = time.perf_counter()
     assert gated.evaluate("-j", "1").code == 0
-    assert agent.requests[1].arrived - agent.requests[0].answered >= 0.5
-    assert time.perf_counter() - started < 30
-    latencies = [record["reply"]["latencyMs"] for record in log_of(gated) if record["kind"] == "reply"]
-    assert max(latencies) < 400, "the wait is not the agent's latency"
+    refused, repeated, following, _ = agent.requests
+    assert repeated.arrived - refused.answered >= 0.5
+    latency, *_ = [record["reply"]["latencyMs"] for record in log_of(gated) if record["kind"] == "reply"]
+    assert latency / 1000 < following.arrived - refused.answered - 0.5, "the wait is not the agent's latency"
 
 
 def test_a_wait_of_hours_is_not_waited_for(gated, agent):
@@ -227,8 +227,10 @@ def test_a_throttling_agent_is_asked_by_fewer_at_once(gated, agent):
     agent.script = ["ok"] * 8 + [throttled(0.1)] * 4
     gated.api["chatEndpoint"]["maxRetries"] = 3
     assert gated.evaluate("-j", "8").code == 0
-    after = agent.requests[13:20]
-    assert max(after[n + 5].arrived - after[n].arrived for n in range(2)) > 0.02
+    refused = [request.body for request in agent.requests[8:12]]
+    repeated = next(place for place, one in enumerate(agent.requests[12:], 12) if one.body in refused)
+    for one in agent.requests[repeated : repeated + 8]:
+        assert sum(other.arrived <= one.arrived < other.answered for other in agent.requests) <= 6
 
 
 def test_bad_options(gated):
@@ -363,21 +365,22 @@ def test_custom_scorers_see_the_exchange_and_their_errors_stay_theirs(gated):
 
 
 def test_a_command_is_started_and_stopped(project, tmp_path):
-    server = Path(__file__).parents[2] / "examples" / "agent" / "server.py"
+    server, port = Path(__file__).parents[2] / "examples" / "agent" / "server.py", find_free_port()
     project.api |= {
-        "url": "http://127.0.0.1:18917",
-        "command": ["python", str(server), "--port", "18917"],
+        "url": f"http://127.0.0.1:{port}",
+        "command": ["python", str(server), "--port", str(port)],
         "readyPath": "/health",
     }
     project.samples(2, expected="zzz")
     outcome = project.evaluate("--json")
     assert (outcome.code, outcome.document["datasets"][0]["answered"]) == (0, 2)
     with pytest.raises(OSError):
-        socket.create_connection(("127.0.0.1", 18917), timeout=1).close()
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
 
 
 def test_a_command_that_exits_is_one_clear_line(project):
-    project.api |= {"url": "http://127.0.0.1:18918", "command": ["python", "-c", "raise SystemExit('no model found')"]}
+    url = f"http://127.0.0.1:{find_free_port()}"
+    project.api |= {"url": url, "command": ["python", "-c", "raise SystemExit('no model found')"]}
     project.samples(1)
     outcome = project.evaluate()
     assert outcome.code == 3
@@ -395,14 +398,12 @@ def spawn(project, *arguments, **settings):
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_run_keeps_what_it_has(gated, agent, how):
     gated.samples(200, "more")
-    agent.delay = 0.1
+    agent.script, agent.mode = ["ok"] * 4, "hang"
     gated.write()
     process = spawn(gated, "-j", "2")
-    deadline = time.monotonic() + 20
-    while len(agent.requests) < 6 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: len(agent.requests) == 6)
     process.send_signal(how)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert out == ""
     assert "interrupted" in err
@@ -421,7 +422,7 @@ def test_a_full_disk_is_one_clear_line(gated, agent):
         resource.setrlimit(resource.RLIMIT_FSIZE, (28_000, 28_000))
 
     process = spawn(gated, preexec_fn=limit_files)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=90)
     assert process.returncode == 3
     assert "samples.jsonl" in err
     assert "Traceback" not in err

@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from evalspec.reports.base import Reporter
 from servers.faulty_agent import status
+from servers.service import wait_for
 from warm.command import WarmCommand
 
 NOISY = """
@@ -243,11 +243,9 @@ def test_an_interrupted_run_is_one_document(gated, agent):
     agent.mode = "hang"
     command = [sys.executable, "-m", "evalspec", "evaluate", "agent.yaml", "--json"]
     with subprocess.Popen(command, cwd=gated.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
-        deadline = time.monotonic() + 30
-        while not agent.requests and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for(lambda: agent.requests)
         run.send_signal(signal.SIGINT)
-        out, _ = run.communicate(timeout=30)
+        out, _ = run.communicate(timeout=60)
     document = json.loads(out)
     assert (run.returncode, document["exitCode"]) == (130, 130)
     assert document["errors"][0]["message"].startswith("interrupted")

@@ -23,12 +23,17 @@ from pathlib import Path
 
 def is_written(exchange):
     (log,) = Path(".evalspec/runs").glob("2*/samples.jsonl")
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    lines = [json.loads(line) for line in log.read_text().split("\\n")[:-1]]  # whole lines
     return any(line["kind"] == "reply" and line["id"] == exchange.sample.id for line in lines)
 
 def slow(exchange):
     time.sleep(0.03)
     return is_written(exchange)
+
+def waiting(exchange):
+    while int(exchange.sample.id) >= 10 and not Path("go").exists():
+        time.sleep(0.01)
+    return 1
 
 async def later(exchange):
     await asyncio.sleep(0.001)
@@ -76,7 +81,7 @@ def _scorer(name):
 
 def _read_log(folder: Path) -> list[dict]:
     (log,) = folder.glob(".evalspec/runs/2*/samples.jsonl")
-    return [json.loads(line) for line in log.read_text().splitlines()]
+    return [json.loads(line) for line in log.read_text().split("\n")[:-1]]  # whole lines
 
 
 def _values(run, metric):
@@ -120,7 +125,7 @@ def test_a_scorer_that_cancels_its_task_ends_the_run(recorded):
 
 
 def test_a_killed_run_is_resumed_to_the_same_report(recorded):
-    project = recorded(40, _scorer("slow"), "string_match")
+    project = recorded(40, _scorer("waiting"), "string_match")
     command = [sys.executable, "-m", "evalspec", "evaluate", "agent.yaml", "--responses", "replies.jsonl"]
     begun = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while len(list(project.folder.glob(".evalspec/runs/2*/samples.jsonl"))) == 0 or len(_read_log(project.folder)) < 8:
@@ -129,6 +134,7 @@ def test_a_killed_run_is_resumed_to_the_same_report(recorded):
     begun.wait()
     kept = _read_log(project.folder)
     assert 8 <= len(kept) < 80
+    (project.folder / "go").touch()
     subprocess.run([*command, "--resume"], check=True, capture_output=True)
     lines = _read_log(project.folder)
     assert lines[: len(kept)] == kept, "what was scored before is not scored again"

@@ -59,7 +59,7 @@ FLAKY = {f"q{n}" for n in range(5)}
         (34, {"newFailures": 1, "alpha": None, "maxDrop": 0.5}, 1),
         (34, {"newFailures": 2}, 0),
         (20, {"maxDrop": 0.5}, 0),
-        (20, {"maxDrop": {"latency_p95": 10_000}}, 0),
+        (20, {"maxDrop": {"latency_p95": 60_000}}, 0),
     ],
 )
 def test_worse_is_a_matter_of_size_and_of_chance(right, gate, code, promoted, agent):

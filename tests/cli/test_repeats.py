@@ -71,7 +71,7 @@ def test_a_dataset_that_does_not_exist_is_the_only_problem(moody):
 
 def test_a_floor_cannot_be_checked_under_a_sample_that_no_limit_holds(moody):
     moody.evaluation |= {
-        "thresholds": {"string_match": {"min": 0.5, "slice": "always"}, "latency_p95": 9000},
+        "thresholds": {"string_match": {"min": 0.5, "slice": "always"}, "latency_p95": 60_000},
         "ciGate": {"minPassRate": 0.5},
     }
     outcome = moody.evaluate("--json")
@@ -89,7 +89,7 @@ def test_a_limit_on_a_skipped_metric_holds_no_sample(moody):
     assert (outcome.code, outcome.document["partial"]) == (0, True)
     assert dataset["repeats"]["decided"] == 3
     assert {s["id"]: s["passRate"] for s in dataset["samples"]} == {"always": 1.0, "never": 0.0, "sometimes": 0.5}
-    only_judged = {"thresholds": {"tone": 0.5, "latency_p95": 9000}, "ciGate": {"minPassRate": 0.5}}
+    only_judged = {"thresholds": {"tone": 0.5, "latency_p95": 60_000}, "ciGate": {"minPassRate": 0.5}}
     moody.evaluation |= only_judged
     outcome = moody.evaluate("--no-judge", "--json")
     assert (outcome.code, outcome.document["verdict"]) == (3, "INCOMPLETE")
@@ -98,7 +98,7 @@ def test_a_limit_on_a_skipped_metric_holds_no_sample(moody):
 
 
 def test_a_floor_that_nothing_can_stand_on_is_refused(moody):
-    moody.evaluation |= {"thresholds": {"latency_p95": 9000}, "ciGate": {"minPassRate": 0.5}}
+    moody.evaluation |= {"thresholds": {"latency_p95": 60_000}, "ciGate": {"minPassRate": 0.5}}
     outcome = moody.validate()
     assert (outcome.code, "no threshold applies to a single reply" in outcome.out) == (2, True)
 

@@ -19,6 +19,7 @@ from evalspec.model.log import LOG_RECORD, ReplyRecord
 from evalspec.runs.store.log_records import read_log
 from servers.faulty_agent import FaultyAgent, status
 from servers.scripted_judge import ScriptedJudge
+from servers.service import wait_for
 from stored_log import edit_description, keep_records, seal_line
 
 METRICS = ("string_match", "latency_p95", "error_rate")
@@ -80,30 +81,34 @@ def scores_of(document):
     }
 
 
+@pytest.mark.timeout(600)
 def test_thirty_kills_lose_nothing_and_repeat_no_more_than_was_in_flight(project, agent):
     """kill -9 of the process group, at random moments from start-up to the last score."""
-    concurrency, kills, samples = 4, 30, 240
+    concurrency, kills, samples = 4, 30, 360
     agent.reply = every_third_is_wrong
     agent.delay = 0.01
+    agent.mode = "hang"  # so that no run ends before its kill
     project.api = {"url": agent.url}
     project.dataset("qa", [{"id": f"s{n}", "input": f"q{n}"} for n in range(samples)], metrics=list(METRICS))
     project.write()
     chance = random.Random(7)
     arguments = ["-j", str(concurrency)]
     for kill in range(kills):
-        process = start(project.folder, *arguments)
         seen, wanted = len(agent.requests), chance.randint(0, 6)
-        deadline = time.monotonic() + 30
+        agent.script = ["ok"] * (wanted + concurrency)
+        process = start(project.folder, *arguments)
+        deadline = time.monotonic() + 90
         while len(agent.requests) < seen + wanted and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.001)
         time.sleep(chance.random() * 0.03)
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        assert process.returncode == -signal.SIGKILL, f"kill {kill} came too late"
+        assert process.returncode == -signal.SIGKILL, f"run {kill} ended on its own"
         if list(project.folder.glob(".evalspec/runs/*-*/inputs.jsonl")):
             arguments = ["-j", str(concurrency), "--resume"]
     asked_before_the_end = sum(calls(agent).values())
     assert asked_before_the_end < samples, "the last kill found something left to do"
+    agent.mode = "ok"
     document = finished(start(project.folder, *arguments))
     assert stored_replies(project.folder) == dict.fromkeys((f"s{n}" for n in range(samples)), 1)
     assert len(agent.requests) <= samples + kills * concurrency
@@ -113,18 +118,16 @@ def test_thirty_kills_lose_nothing_and_repeat_no_more_than_was_in_flight(project
 
 
 def test_ctrl_c_says_how_to_go_on_and_nothing_is_asked_twice(counted, agent):
-    agent.delay = 0.05
+    agent.script, agent.mode = ["ok"] * 4, "hang"
     counted.write()
     process = start(counted.folder, "-j", "2")
-    deadline = time.monotonic() + 30
-    while len(agent.requests) < 5 and time.monotonic() < deadline:
-        time.sleep(0.005)
+    wait_for(lambda: len(agent.requests) == 6)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     (way_on,) = [line for line in err.decode().splitlines() if "to resume: " in line]
     before = sum(stored_replies(counted.folder).values())
-    agent.delay = 0
+    agent.mode = "ok"
     outcome = counted(*way_on.partition("evalspec evaluate ")[2].join(["evaluate ", ""]).split(), "--json")
     assert outcome.code == 0
     assert outcome.document["datasets"][0]["answered"] == 12
@@ -372,9 +375,7 @@ def test_two_processes_on_one_run_are_one_too_many(counted, agent):
     agent.reply = lambda body: {"response": "Paris"} if is_over.wait(60) else {}
     counted.write()
     first = start(counted.folder, "-j", "1")
-    deadline = time.monotonic() + 30
-    while not agent.requests and time.monotonic() < deadline:
-        time.sleep(0.005)
+    wait_for(lambda: agent.requests)
     second = start(counted.folder, "--resume")
     _, err = second.communicate(timeout=60)
     is_over.set()

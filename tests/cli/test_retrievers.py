@@ -647,11 +647,11 @@ def test_a_grid_over_top_k_measures_the_same_cut_offs(faq):
 
 
 def test_none_within_the_latency_limit_is_a_failure(faq, service):
-    service.delay = 0.6
     arguments = ("--retriever", "mine", "--retriever", "bm25", "--best-by", "Recall@2")
     outcome = faq.evaluate(*arguments, "--max-latency", "0.000001")
     assert outcome.code == 1 and "no retriever has Recall@2 within 1e-06 ms (p95)" in outcome.out
-    outcome = faq.evaluate(*arguments, "--max-latency", "599", "--json")
+    service.delay = 6
+    outcome = faq.evaluate(*arguments, "--max-latency", "5999", "--json", "--no-ingest")
     assert outcome.code == 0
     assert outcome.document["best"][0]["retriever"] == "bm25"
 

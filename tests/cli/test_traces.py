@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -102,11 +103,18 @@ def test_traced_and_untraced_runs_have_the_same_scores_of_replies(watched, trace
 
 
 def test_the_reply_frees_its_worker_before_its_trace_is_complete(watched, traced):
-    traced.wait = 0.3
+    def read_log() -> str:
+        return (next(watched.folder.glob(".evalspec/runs/2*")) / "samples.jsonl").read_text()
+
+    def export(body: bytes) -> None:
+        wait_until(lambda: read_log().count('{"kind":"reply"') == 3)
+        TracedAgent.export(traced, body)
+
+    traced.wait, traced.export = 0.01, export
+    watched.api["traces"]["grace"] = "60s"
     ask(watched, count=3)
     assert values(measure(watched, "-j", "1"), "Recall@2") == [1.0, 1.0, 1.0]
-    log = (next(watched.folder.glob(".evalspec/runs/2*")) / "samples.jsonl").read_text().splitlines()
-    kinds = [json.loads(line)["kind"] for line in log]
+    kinds = [json.loads(line)["kind"] for line in read_log().splitlines()]
     assert kinds[:3] == ["reply"] * 3, "each reply is stored at once"
 
 
@@ -379,13 +387,19 @@ def test_a_command_learns_where_its_exporter_sends(project, monkeypatch, compres
 
 
 def test_killed_while_spans_arrive_no_reply_is_lost_and_nothing_is_asked_again(watched, traced):
-    traced.wait = 0.2
+    def export_ten(body: bytes) -> None:
+        if len(traced.export_statuses) < 10:  # the run waits for the spans of the others until it is killed
+            TracedAgent.export(traced, body)
+
+    traced.wait, traced.export = 0.2, export_ten
+    watched.api["traces"]["grace"] = "60s"
     ask(watched, count=60)
     command = [sys.executable, "-m", "evalspec", "evaluate", watched.write().name, "-j", "2"]
     process = subprocess.Popen(command, cwd=watched.folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     wait_until(lambda: traced.export_statuses.count(200) >= 10)
     process.kill()
     process.wait()
+    traced.export = partial(TracedAgent.export, traced)
     log = next(watched.folder.glob(".evalspec/runs/2*")) / "samples.jsonl"
     kinds = [(one["kind"], one["id"]) for one in map(json.loads, log.read_text().splitlines())]
     replied, closed = ({name for kind, name in kinds if kind == wanted} for wanted in ("reply", "trace"))
@@ -402,7 +416,7 @@ def test_killed_while_spans_arrive_no_reply_is_lost_and_nothing_is_asked_again(w
 
 
 def test_the_file_of_a_collector_is_read_while_it_grows(watched, traced):
-    watched.api["traces"] = {"file": "spans.jsonl", "quiet": "100ms", "grace": "2s"}
+    watched.api["traces"] = {"file": "spans.jsonl", "quiet": "100ms", "grace": "60s"}
     path = watched.folder / "spans.jsonl"
     path.write_text("an earlier run\n")
 

@@ -272,7 +272,7 @@ def test_a_synthetic_triple_needs_a_human_author(gold_set):
     assert (done.code, "metadata.added_by: a synthetic triple needs a human author" in done.err) == (2, True)
 
 
-def type_on_a_terminal(folder, arguments, answers, seconds=30):
+def type_on_a_terminal(folder, arguments, answers, seconds=90):
     """Return exit code and screen of a command whose questions are answered on a pseudo-terminal."""
     leader, follower = pty.openpty()
     process = subprocess.Popen(

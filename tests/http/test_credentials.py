@@ -21,6 +21,7 @@ from evalspec.targets.http import credentials
 from judge.test_chat import Asking
 from judge.test_providers import assert_nowhere
 from servers.job_desk import JobDesk, reply
+from servers.service import wait_for
 
 SECRET = "client-secret-4711"
 PRINT = [sys.executable, "-c", "print('fleeting-' + 'token-1')"]
@@ -272,6 +273,7 @@ def test_the_alert_of_a_service_that_misses_a_certificate_is_explained_once(proj
         outcome = project.evaluate()
     said = " ".join(outcome.out.split())
     assert outcome.code == 3 and "(TLSV13_ALERT_CERTIFICATE_REQUIRED); set auth.certificate" in said, outcome
+    wait_for(lambda: refused)  # the service notes it after the alert has left
     assert refused == ["PEER_DID_NOT_RETURN_A_CERTIFICATE"]
 
 

@@ -24,7 +24,7 @@ class Asking:
     """Questions to one judge, and what they cost."""
 
     def __init__(self, url: str, *, listener=None, keys=None, **config) -> None:
-        settings = {"model": "scripted", "api_key": KEY, "max_retries": 0, "timeout_seconds": 5.0}
+        settings = {"model": "scripted", "api_key": KEY, "max_retries": 0, "timeout_seconds": 60.0}
         self.config = JudgeConfig(base_url=url, **(settings | config))
         self.ledger = UsageLedger()
         self.listener = listener
@@ -147,7 +147,7 @@ def test_json_in_a_fence_is_accepted(judge):
 )
 def test_each_failure_ends_in_one_line_that_says_what_to_check(judge, mode, says):
     judge.mode = mode
-    line = Asking(judge.url, timeout_seconds=0.2 if mode == "hang" else 5.0).failure()
+    line = Asking(judge.url, timeout_seconds=0.2 if mode == "hang" else 60.0).failure()
     assert says in line
     assert "judge" in line
 
@@ -195,8 +195,12 @@ def test_a_wait_that_the_service_asks_for_holds_every_request_back(judge):
 
 
 def test_fewer_requests_at_a_time_after_the_service_had_too_much_to_do(judge):
-    judge.script, judge.delay = [status(429)], 0.02
-    Asking(judge.url, concurrency=4).waves(1, 4)
+    judge.script, judge.delay = [status(429)], 0.02  # time for one that is too many
+
+    def gather() -> None:
+        judge.gathers = 2
+
+    Asking(judge.url, concurrency=4).waves(1, 4, between=gather)
     assert judge.peak_concurrency == 2
 
 
@@ -215,11 +219,10 @@ def test_after_a_refused_key_no_more_is_sent(judge):
 
 
 def test_a_judge_that_is_down_is_given_up():
-    with socket.socket() as closed:
+    with socket.socket() as closed:  # open, so that nobody else listens there
         closed.bind(("127.0.0.1", 0))
-        port = closed.getsockname()[1]
-    asking = Asking(f"http://127.0.0.1:{port}/v1", max_retries=1, concurrency=8)
-    first, later = asking.waves(20, 20)
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
+        first, later = Asking(url, max_retries=1, concurrency=8).waves(20, 20)
     assert "the judge: cannot connect to http://127.0.0.1" in str(first[0])
     [line] = {str(error) for error in later}
     assert "no answer to" in line
@@ -227,7 +230,7 @@ def test_a_judge_that_is_down_is_given_up():
 
 
 def test_requests_at_a_time_are_bounded(judge):
-    judge.delay = 0.02
+    judge.gathers, judge.delay = 3, 0.02  # time for one that is too many
     answers = Asking(judge.url, concurrency=3)(12)
     assert all(isinstance(answer, dict) for answer in answers)
     assert judge.peak_concurrency == 3

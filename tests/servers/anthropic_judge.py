@@ -146,7 +146,7 @@ class _Messages(BaseHTTPRequestHandler):
         try:
             return self._answer(request, mode)
         finally:
-            judge.end()
+            judge.end(request)
 
     def _answer(self, request: Request, mode: str | Status) -> None:
         if isinstance(mode, Status):

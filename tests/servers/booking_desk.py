@@ -30,7 +30,12 @@ class BookingDesk(Served):
         self.events: list[tuple[str, str]] = []
         self.most_at_once = self._at_once = 0
         self._lock = threading.Lock()
+        self._is_over = threading.Event()
         super().__init__(_make_handler(self))
+
+    def __exit__(self, *error: object) -> None:
+        self._is_over.set()
+        super().__exit__(*error)
 
     def count(self, kind: str) -> int:
         """Return how many requests of a kind arrived."""
@@ -51,7 +56,9 @@ class BookingDesk(Served):
                 world["updatedAt"] = time.time()
             if mode == "steal":
                 del self.worlds[session]["bookings"][0]
-        time.sleep(1.5 if mode == "act_then_hang" else self.delay)
+        if mode == "act_then_hang":
+            self._is_over.wait()
+        time.sleep(self.delay)
         with self._lock:
             self._at_once -= 1
         return mode

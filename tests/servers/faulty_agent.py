@@ -30,6 +30,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
 
 from servers.hanging_up import HangingUpServer
+from servers.ports import reserve_port
 
 DEFAULT_REPLY = {"response": "Paris", "contexts": [{"id": "d1", "text": "Paris is the capital of France."}]}
 _HUGE = 11 * 1_048_576
@@ -46,6 +47,7 @@ class Request:
     answered: float | None = None
     last: bool = False
     port: int = 0
+    sent: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,9 @@ class FaultyAgent:
         self.stopping = threading.Event()
         self._in_work = 0
         self._lock = threading.Lock()
-        self._server = _Server(self, port)
+        self._sending = threading.Condition(self._lock)
+        self._kept = reserve_port(port) if port == 0 else None  # nobody else listens there once this agent is gone
+        self._server = _Server(self, self._kept.getsockname()[1] if self._kept else port)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     @property
@@ -137,6 +141,8 @@ class FaultyAgent:
 
     def __exit__(self, *_exception: object) -> None:
         self.stop()
+        if self._kept:
+            self._kept.close()
 
     def stop(self) -> None:
         """Hang up on everybody and stop listening. From then on connections are refused."""
@@ -166,6 +172,17 @@ class FaultyAgent:
             if request.answered is None:
                 request.answered = time.perf_counter()
                 self._in_work -= 1
+
+    def note_sent(self, request: Request) -> None:
+        """Note that the answer to a request has left."""
+        with self._sending:
+            request.sent = True
+            self._sending.notify_all()
+
+    def await_answers(self) -> None:
+        """Wait until all answers before the death have left."""
+        with self._sending:
+            self._sending.wait_for(lambda: all(request.sent for request in self.requests[: self.die_after]))
 
     def stop_listening(self) -> None:
         """Refuse connections from now on; those that are open go on."""
@@ -229,7 +246,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._act(mode, request)
         finally:
             agent.end(request)
+            agent.note_sent(request)
         if request.last:
+            agent.await_answers()
             agent.hang_up()
 
     def _act(self, mode: str | Answer, request: Request) -> None:

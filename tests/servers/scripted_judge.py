@@ -6,6 +6,7 @@
         judge.script = ["malformed", throttled(1)]  # the next chat requests, one each, before `mode` holds again
         judge.chats[0].body                         # JSON; also .kind (which prompt it was), .headers, .arrived
         judge.embeddings                            # requests to /embeddings
+        judge.gathers = 3                           # chats but the first wait until three at a time have come
         ScriptedJudge(wire=ANTHROPIC).base_url      # what a provider refuses: see judge_wires.py
 
 As a program, in the folder tests: python -m servers.scripted_judge --port 4100 --corpus ../evals/corpus.jsonl
@@ -64,6 +65,7 @@ UNSURE = re.compile(
 TOXIC = {"idiot": "severe", "stupid": "severe", "kill": "severe", "hate": "severe", "dumb": "mild", "silly": "mild"}
 BIASED = {"women": "mild", "men": "mild", "foreigners": "severe", "immigrants": "severe", "elderly": "mild"}
 _DIMENSIONS = 256
+_LONGEST_GATHERING_SECONDS = 30
 
 
 def sentences(text: str) -> list[str]:
@@ -202,6 +204,7 @@ class Request:
     body: Any
     arrived: float
     kind: str = ""
+    is_over: bool = False
 
     @property
     def prompt(self) -> str:
@@ -294,10 +297,12 @@ class ScriptedJudge:
         self.chats: list[Request] = []
         self.embeddings: list[Request] = []
         self.peak_concurrency = 0
+        self.gathers = 0
         self.quota: Quota | None = None
         self.stopping = threading.Event()
         self._in_work = 0
         self._lock = threading.Lock()
+        self._gathering = threading.Condition(self._lock)
         self._server = _Server(self, port)
         self.desk = BatchDesk(f"{self.url}/chat/completions")
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
@@ -338,13 +343,24 @@ class ScriptedJudge:
             self.chats.append(request)
             self._in_work += 1
             self.peak_concurrency = max(self.peak_concurrency, self._in_work)
+            self._gathering.notify_all()
             mode, self.script = (self.script[0], self.script[1:]) if self.script else (self.mode, [])
         return mode
 
-    def end(self) -> None:
-        """Note that a chat request is answered."""
+    def gather(self, request: Request) -> None:
+        """Wait until as many chat requests were in work at one moment as `gathers` says, or for half a minute.
+
+        The first one of a run comes alone.
+        """
+        with self._gathering:
+            if request is not self.chats[0]:
+                self._gathering.wait_for(lambda: self.peak_concurrency >= self.gathers, _LONGEST_GATHERING_SECONDS)
+
+    def end(self, request: Request) -> None:
+        """Note that a chat request is answered: before its answer leaves, so that none that follows is counted too."""
         with self._lock:
-            self._in_work -= 1
+            self._in_work -= not request.is_over
+            request.is_over = True
 
     def judge(self, messages: Sequence[Mapping[str, str]]) -> tuple[str, dict[str, Any]]:
         """Which kind of prompt it is, and the answer by rule."""
@@ -491,6 +507,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Server
     _stated: Mapping[str, str] = {}
+    _chat_request: Request | None = None
 
     def do_GET(self) -> None:
         answer_about_batches(self, b"")
@@ -514,16 +531,19 @@ class _Handler(BaseHTTPRequestHandler):
         if not path.endswith("/chat/completions"):
             return self._send_status(status(404, message="no such path"))
         mode = judge.begin(request)
+        self._chat_request = request
         if judge.quota:
             permits, self._stated = judge.quota.take(len(request.prompt) // 4)
             mode = mode if permits else status(429, message="Rate limit reached")
         try:
             return self._chat(request, mode)
         finally:
-            judge.end()
+            judge.end(request)
+            self._chat_request = None
 
     def _chat(self, request: Request, mode: str | Status) -> None:
         judge = self.server.judge
+        judge.gather(request)
         if judge.delay:
             time.sleep(judge.delay)
         request.kind, answer = judge.judge(request.body["messages"])
@@ -614,6 +634,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(body, answer.code, dict(answer.headers))
 
     def _send(self, body: bytes, code: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        if self._chat_request:
+            self.server.judge.end(self._chat_request)
         self.send_response(code)
         for name, value in {"Content-Type": "application/json", **self._stated, **(headers or {})}.items():
             self.send_header(name, value)

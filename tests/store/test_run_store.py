@@ -302,7 +302,7 @@ def test_a_failed_sync_is_told(code, tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", broken)
     log.append(SCORES)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     with pytest.raises(StoreError, match=os.strerror(code)):
         while time.monotonic() < deadline:
             log.append(SCORES)
@@ -312,15 +312,16 @@ def test_a_failed_sync_is_told(code, tmp_path, monkeypatch):
     log.close()
 
 
-@pytest.mark.parametrize(("records", "fewest", "most"), [(1, 1, 1), (640, 1, 12)])
-def test_records_are_synced_in_groups_and_at_the_end(records, fewest, most, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("records", "most"), [(1, 2), (640, 64)])
+def test_records_are_synced_in_groups_and_at_the_end(records, most, tmp_path, monkeypatch):
+    """A group ends after 64 records or a second, so a machine that stalls has more of them."""
     real, synced = os.fsync, []
     log = RunStore(tmp_path).create(NOW, redact=unchanged)
     monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(1), real(descriptor)))
     for _ in range(records):
         log.append(SCORES)
     log.close()
-    assert fewest <= len(synced) <= most
+    assert 1 <= len(synced) <= most
 
 
 @pytest.mark.parametrize("blocked", [".evalspec", ".evalspec/runs"])

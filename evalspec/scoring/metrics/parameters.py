@@ -142,7 +142,7 @@ def render_value(value: Value) -> str:
         return f"json-{compute_digest(value)[:_MARK_LENGTH]}"
     if isinstance(value, tuple):
         return f"[{', '.join('…' if end is None else render_value(end) for end in value)}]"
-    return repr(value).removesuffix(".0")
+    return repr(value or 0).removesuffix(".0")  # -0.0 is 0
 
 
 def read_parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
