@@ -31,7 +31,7 @@ from evalspec.service.jobs import Job, JobStatus
 from evalspec.service.jobs_api import JobState, describe_job
 from evalspec.service.openapi import describe_problem
 from evalspec.service.problems import ApiProblem
-from evalspec.service.same_jobs import find_same_job, start_job
+from evalspec.service.requested_jobs import find_same_job, start_job
 from evalspec.service.sample_builds import SMALL
 
 ROUTER = APIRouter(prefix="/v1/retrievers/evaluations/compare", tags=["evaluations"])

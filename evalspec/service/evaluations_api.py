@@ -32,8 +32,8 @@ from evalspec.service.jobs_api import describe_job
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.posted_datasets import find_summary
 from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.requested_jobs import start_job
 from evalspec.service.run_jobs import check_request, resolve_manifest
-from evalspec.service.same_jobs import start_job
 from evalspec.service.settings import MANIFEST, Project
 
 ROUTER = APIRouter(prefix="/v1/retrievers/{retriever_id}/evaluations", tags=["evaluations"], route_class=JsonRoute)

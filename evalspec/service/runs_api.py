@@ -23,6 +23,7 @@ from evalspec.service.jobs_api import JobState, describe_job
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.parameters import Since, Until
 from evalspec.service.problems import ApiProblem
+from evalspec.service.requested_jobs import start_job
 from evalspec.service.run_index import RunFilter, build_cursor_place
 from evalspec.service.run_jobs import check_request, count_open_attempts, resolve_manifest
 from evalspec.service.run_records import LevelChange, MetricTrend, TrendPoint, WholeRun, iterate_level_changes
@@ -94,16 +95,7 @@ def start_run(asked: RunRequest, response: Response, access: Running) -> JobStat
     request = {"manifest": asked.manifest, "options": options}
     found = check_request(access.service.settings, access.project, "run", request)
     counts = (min(count, asked.sample_size or count) for count in found.values())
-    job = jobs.enqueue(
-        access.engine,
-        access.namespace,
-        "run",
-        request,
-        access.caller.user,
-        id=jobs.create_id("run"),
-        calls=sum(counts) * asked.repeat,
-        limits=access.service.settings.limits,
-    )
+    job = start_job(access, "run", request, "run", sum(counts) * asked.repeat)
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     return describe_job(job)
 
@@ -159,17 +151,8 @@ def resume_run(run_id: str, access: Running, response: Response, asked: ResumeRe
     _refuse_unresumable(access, entry, asked)
     manifest = str(resolve_manifest(access.project.folder, entry.manifest or MANIFEST))
     request = {"manifest": manifest, "options": {"concurrency": asked.concurrency}, "retryErrors": asked.retry_errors}
-    job = jobs.enqueue(
-        access.engine,
-        access.namespace,
-        "run",
-        request,
-        access.caller.user,
-        id=jobs.create_id("run"),
-        calls=count_open_attempts(access.runs.find_folder(run_id), retry_errors=asked.retry_errors),
-        limits=access.service.settings.limits,
-        run_id=run_id,
-    )
+    calls = count_open_attempts(access.runs.find_folder(run_id), retry_errors=asked.retry_errors)
+    job = start_job(access, "run", request, "run", calls, run_id)
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     return describe_job(job)
 

@@ -25,8 +25,8 @@ from evalspec.service.comparing import (
     ComparisonContent,
     Flip,
     compute_content,
+    count_samples,
     describe_request,
-    find_run_folder,
     load_content,
 )
 from evalspec.service.jobs import JobStatus
@@ -36,8 +36,8 @@ from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Visit, Visitor, see_other
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import ApiProblem
+from evalspec.service.requested_jobs import find_same_job, start_job
 from evalspec.service.run_index import RunFilter
-from evalspec.service.same_jobs import find_same_job, start_job
 from evalspec.service.sample_builds import SMALL
 from evalspec.service.sample_pages import SampleDetails, find_sample
 from evalspec.verdict.comparison.sample_changes import compare_texts
@@ -206,17 +206,12 @@ def _compare(visit: Visit, asked: dict[str, Any]) -> ComparedOutcome:
     if kept is not None:
         return ComparedOutcome(kept)
     try:
-        if _count_samples(visit, asked) <= SMALL:
+        if count_samples(visit.access, asked) <= SMALL:
             return ComparedOutcome(compute_content(visit.project, asked))
     except InvalidInput as error:
         messages = tuple(hide_folder(problem.message, visit.project.folder) for problem in error.problems)
         return ComparedOutcome(errors=messages, can_force=not asked["allow_mismatch"])
     return _follow_job(visit, asked)
-
-
-def _count_samples(visit: Visit, asked: dict[str, Any]) -> int:
-    folders = (find_run_folder(visit.project, name) for name in (asked["baseline"], *asked["candidates"]))
-    return sum(visit.access.runs.find(folder.name).samples for folder in folders if folder is not None)
 
 
 def _follow_job(visit: Visit, asked: dict[str, Any]) -> ComparedOutcome:

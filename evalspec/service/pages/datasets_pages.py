@@ -39,7 +39,7 @@ from evalspec.service.project_datasets import (
     list_manifests,
     load_project_manifest,
 )
-from evalspec.service.same_jobs import find_same_job, start_job
+from evalspec.service.requested_jobs import find_same_job, start_job
 from evalspec.service.uploaded_datasets import list_upload_versions, list_uploads
 
 ROUTER = APIRouter(include_in_schema=False)

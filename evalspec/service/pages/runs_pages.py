@@ -34,6 +34,7 @@ from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Operator, Visit, Visitor, see_other
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.requested_jobs import start_job
 from evalspec.service.run_index import NO_BRANCH, RunFilter, build_cursor_place
 from evalspec.verdict.stats.change_points import WINDOW
 from evalspec.verdict.wording import MARKS
@@ -184,16 +185,7 @@ def retry_job(job_id: str, visit: Operator) -> RedirectResponse:
         raise ApiProblem(HTTPStatus.CONFLICT, f"the job is {job.status}; only a failed or cancelled one can be retried")
     if job.run_id is not None:
         return resume_run(job.run_id, visit)
-    jobs.enqueue(
-        visit.access.engine,
-        visit.namespace,
-        job.kind,
-        job.request,
-        visit.access.caller.user,
-        id=jobs.create_id(job.kind),
-        calls=job.calls,
-        limits=visit.access.service.settings.limits,
-    )
+    start_job(visit.access, job.kind, job.request, job.kind, job.calls)
     return see_other(visit.link("/runs"))
 
 
