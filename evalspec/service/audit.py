@@ -5,10 +5,10 @@ from logging import ERROR
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Engine, and_, delete, or_, select
+from sqlalchemy import Engine, delete, select
 
 from evalspec.base.errors import StoreError
-from evalspec.service.database import DAY_SECONDS, read_clock, reading, writing
+from evalspec.service.database import DAY_SECONDS, list_newest_first, read_clock, reading, writing
 from evalspec.service.logs import log_event
 from evalspec.service.tables import AUDIT
 
@@ -61,13 +61,8 @@ def list_entries(
     `before`: only entries older than this (at, id).
     """
     wanted: dict[str, Any] = {"namespace": namespace, "user": user, "action": action, "status": status}
-    conditions: list[ColumnElement[bool]] = [
-        AUDIT.c[name] == value for name, value in wanted.items() if value is not None
-    ]
-    if before is not None:
-        moment, id = before
-        conditions.append(or_(AUDIT.c.at < moment, and_(AUDIT.c.at == moment, AUDIT.c.id < id)))
-    found = select(AUDIT).where(*conditions).order_by(AUDIT.c.at.desc(), AUDIT.c.id.desc()).limit(limit)
+    conditions = [AUDIT.c[name] == value for name, value in wanted.items() if value is not None]
+    found = list_newest_first(select(AUDIT).where(*conditions), AUDIT.c.at, AUDIT.c.id, before, limit)
     with reading(engine) as connection:
         return [AuditEntry(**row._asdict()) for row in connection.execute(found)]
 

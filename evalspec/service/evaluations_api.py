@@ -16,7 +16,7 @@ from evalspec.runs.planning.retrievers import name_variants
 from evalspec.service import jobs
 from evalspec.service.access import Access, Reading, Running
 from evalspec.service.bounds import Version
-from evalspec.service.cursors import Cursor, NextCursor, decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, NextCursor, cut_page, decode_cursor
 from evalspec.service.evaluation_files import EVALUATION, EvaluationFile, write_evaluation
 from evalspec.service.evaluations import (
     DEFAULT_K,
@@ -180,19 +180,14 @@ def list_evaluations(
     """Return the evaluations of a retriever, newest first."""
     wanted = {"retriever_id": retriever_id} | ({} if dataset_name is None else {"dataset_name": dataset_name})
     before: Any = decode_cursor(cursor, float, str)
-    found = jobs.list_jobs(
-        access.engine,
-        access.namespace,
-        [EVALUATION],
-        statuses=status or (),
-        wanted=wanted,
-        before=before,
-        limit=limit + 1,
+    engine, kinds, statuses = access.engine, [EVALUATION], status or ()
+    known = jobs.list_jobs(
+        engine, access.namespace, kinds, statuses=statuses, wanted=wanted, before=before, limit=limit + 1
     )
-    if not found:
+    if not known:
         _check_retriever(access.project, retriever_id)
-    following = encode_cursor(found[limit - 1].created_at, found[limit - 1].id) if len(found) > limit else None
-    return EvaluationList(evaluations=[describe_evaluation(job) for job in found[:limit]], next_cursor=following)
+    found, following = cut_page(known, limit, lambda job: (job.created_at, job.id))
+    return EvaluationList(evaluations=[describe_evaluation(job) for job in found], next_cursor=following)
 
 
 @ROUTER.get("/{evaluation_id}", summary="Show an evaluation")

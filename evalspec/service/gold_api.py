@@ -20,7 +20,7 @@ from evalspec.curation.gold.viewer import SEEN_STATES, Viewer
 from evalspec.model import Curation
 from evalspec.service.access import Access, Reading, Reviewing
 from evalspec.service.bounds import Version
-from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, Limit, NextCursor, cut_page, decode_cursor
 from evalspec.service.documents import document_type, render_document
 from evalspec.service.gold_people import (
     find_caller_viewer,
@@ -246,8 +246,8 @@ def list_triples(
         for id, entry in sorted(found.entries.items())
         if (place is None or id > place[0]) and (not state or viewer.show_state(entry) in state)
     ]
-    following = encode_cursor(entries[limit - 1].id) if len(entries) > limit else None
-    return TriplePage(triples=[_describe_triple(entry, viewer) for entry in entries[:limit]], next_cursor=following)
+    shown, following = cut_page(entries, limit, lambda entry: (entry.id,))
+    return TriplePage(triples=[_describe_triple(entry, viewer) for entry in shown], next_cursor=following)
 
 
 @ROUTER.get("/{name}/next", response_model_exclude_unset=True, summary="Show the next triple to review")

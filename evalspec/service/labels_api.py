@@ -17,7 +17,7 @@ from evalspec.model.calibrations import JudgeCalibration, MetricCalibration
 from evalspec.model.labels import Answer, Label, LabelShare, LabelStats, LabelVerdict, ReplyLabels
 from evalspec.service.access import Reading, Reviewing, Running
 from evalspec.service.answers import file_headers, render_answer
-from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, Limit, NextCursor, cut_page, decode_cursor
 from evalspec.service.documents import document_type, page_example, render_document, to_json
 from evalspec.service.examples import RUN_ID
 from evalspec.service.indexed_run import find_label_files, open_indexed_run
@@ -150,9 +150,9 @@ def list_run_labels(
     chosen = {name: value for name, value in wanted.items() if value is not None}
     kept = [one for one in found.labels if all(getattr(one, name) == value for name, value in chosen.items())]
     ordered = [(key, one) for key, one in _order(kept) if place is None or key > place]
-    following = encode_cursor(*ordered[limit - 1][0]) if len(ordered) > limit else None
-    shown = [to_json(one) for _, one in ordered[:limit]]
-    return render_answer({"labels": shown, "hidden": found.hidden, "next_cursor": following})
+    shown, following = cut_page(ordered, limit, lambda entry: entry[0])
+    labels = [to_json(one) for _, one in shown]
+    return render_answer({"labels": labels, "hidden": found.hidden, "next_cursor": following})
 
 
 def _order(labels: Sequence[Label]) -> list[tuple[tuple[str, str], Label]]:

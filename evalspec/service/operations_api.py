@@ -23,7 +23,7 @@ from evalspec.service.alerts import AlertStatus, list_alerts
 from evalspec.service.audit import list_entries
 from evalspec.service.baselines_api import keep_shortened, list_whole
 from evalspec.service.comparing import COMPARISON
-from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, Limit, NextCursor, cut_page, decode_cursor
 from evalspec.service.database import newest_revision, read_revision, reading, writing
 from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.jobs import OPEN
@@ -141,9 +141,9 @@ def list_audit(
     before: Any = decode_cursor(cursor, float, str)
     namespace = None if everything else access.namespace
     wanted: dict[str, Any] = {"user": user, "action": action, "status": status}
-    entries = list_entries(access.engine, namespace, **wanted, before=before, limit=limit + 1)
-    following = encode_cursor(entries[limit - 1].at, entries[limit - 1].id) if len(entries) > limit else None
-    return AuditPage(entries=[AuditLine.model_validate(entry) for entry in entries[:limit]], next_cursor=following)
+    known = list_entries(access.engine, namespace, **wanted, before=before, limit=limit + 1)
+    entries, following = cut_page(known, limit, lambda entry: (entry.at, entry.id))
+    return AuditPage(entries=[AuditLine.model_validate(entry) for entry in entries], next_cursor=following)
 
 
 class AlertState(BaseModel):

@@ -15,7 +15,7 @@ from evalspec.service import jobs
 from evalspec.service.access import Access, Reading, Running
 from evalspec.service.answers import render_answer
 from evalspec.service.bounds import Depth, SampleSize, Seed
-from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, Limit, NextCursor, cut_page, decode_cursor
 from evalspec.service.documents import document_type, page_example, render_document, to_json
 from evalspec.service.examples import LISTED_RUN, MOMENT, RUN_ID, WHOLE_RUN
 from evalspec.service.jobs import Job
@@ -24,7 +24,7 @@ from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.parameters import Since, Until
 from evalspec.service.problems import ApiProblem
 from evalspec.service.requested_jobs import start_job
-from evalspec.service.run_index import RunFilter, build_cursor_place
+from evalspec.service.run_index import RunFilter
 from evalspec.service.run_jobs import check_request, count_open_attempts, resolve_manifest
 from evalspec.service.run_records import LevelChange, MetricTrend, TrendPoint, WholeRun, iterate_level_changes
 from evalspec.service.settings import MANIFEST, Project
@@ -118,10 +118,9 @@ def list_runs(
     before: Any = decode_cursor(cursor, float, str)
     times = to_seconds(since), to_seconds(until)
     wanted = RunFilter(verdict, status, manifest, dataset, *times, before, branch, kind)
-    found = access.runs.list(wanted, limit + 1)
+    found, following = cut_page(access.runs.list(wanted, limit + 1), limit, lambda one: (one.moment, one.id))
     labels = _read_labels(access.project)
-    following = encode_cursor(*build_cursor_place(found[limit - 1])) if len(found) > limit else None
-    shown = [to_json(replace(one, labels=labels.get(one.id, ()))) for one in found[:limit]]
+    shown = [to_json(replace(one, labels=labels.get(one.id, ()))) for one in found]
     return render_answer({"runs": shown, "next_cursor": following})
 
 

@@ -12,7 +12,7 @@ from evalspec.model.base import Record
 from evalspec.reports.rows import AttemptRow
 from evalspec.service.access import Access, Reading
 from evalspec.service.answers import render_answer
-from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, Limit, NextCursor, cut_page, decode_cursor
 from evalspec.service.documents import document_type, page_example, render_document, to_json
 from evalspec.service.examples import SAMPLE
 from evalspec.service.problems import not_found
@@ -111,9 +111,9 @@ def list_run_samples(
     wanted = SampleFilter(
         dataset, metric, failed, beyond_threshold, tuple(tag or ()), tuple(slice or ()), text, after, reason=reason
     )
-    found = list_samples(access.runs.find_folder(run_id), wanted, limit + 1)
-    following = encode_cursor(found[limit - 1].position) if len(found) > limit else None
-    return render_answer({"samples": [_list_sample(row) for row in found[:limit]], "next_cursor": following})
+    rows = list_samples(access.runs.find_folder(run_id), wanted, limit + 1)
+    found, following = cut_page(rows, limit, lambda row: (row.position,))
+    return render_answer({"samples": [_list_sample(row) for row in found], "next_cursor": following})
 
 
 @ROUTER.get("/{dataset}/{sample_id:path}", response_model=document_type(WholeSample, _WHOLE), summary="Show a sample")

@@ -28,7 +28,7 @@ from evalspec.reports.rows import AttemptRow
 from evalspec.reports.view.calibration import build_calibration_view
 from evalspec.reports.view.labels import build_labels_view
 from evalspec.service import labels_api
-from evalspec.service.cursors import decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, decode_cursor, encode_cursor
 from evalspec.service.indexed_run import IndexedRun, find_label_files, open_indexed_run
 from evalspec.service.labelling import SUFFIXES, import_content, read_calibration, read_shown_labels, read_stats
 from evalspec.service.pages.run_sources import RunLinks, list_tags
@@ -223,7 +223,7 @@ class ListedLabel(Struct, frozen=True):
 def show_labels(
     run_id: str,
     visit: Visitor,
-    cursor: Annotated[str | None, Query(max_length=2000)] = None,
+    cursor: Cursor = None,
     added: Number = None,
     known: Number = None,
     everything: Annotated[str, Query(max_length=10)] = "",

@@ -1,6 +1,6 @@
 """Pages of runs: the list with trends, one run, a section of it, progress, and its actions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -25,7 +25,7 @@ from evalspec.reports.view.parts import TONES, name
 from evalspec.runs.store.files import DiskFull
 from evalspec.service import jobs, jobs_api, reports_api, runs_api
 from evalspec.service.baselines_api import list_promotions
-from evalspec.service.cursors import decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, cut_page, decode_cursor
 from evalspec.service.database import read_clock, reading
 from evalspec.service.jobs import Job, JobStatus
 from evalspec.service.pages.run_lists import TREND_RUNS, build_trends, describe_origin, list_run, render_timestamp
@@ -35,7 +35,7 @@ from evalspec.service.pages.visits import Operator, Visit, Visitor, see_other
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.requested_jobs import start_job
-from evalspec.service.run_index import NO_BRANCH, RunFilter, build_cursor_place
+from evalspec.service.run_index import NO_BRANCH, RunFilter
 from evalspec.verdict.stats.change_points import WINDOW
 from evalspec.verdict.wording import MARKS
 
@@ -92,7 +92,7 @@ def list_runs(
     dataset: Word = "",
     manifest: Word = "",
     branch: Word = "",
-    cursor: Annotated[str | None, Query(max_length=2000)] = None,
+    cursor: Cursor = None,
 ) -> HTMLResponse:
     """Show runs, newest first, with their values and trends."""
     access = visit.access
@@ -100,10 +100,9 @@ def list_runs(
     chosen_branch = _BRANCHES_OF_FILTER.get(branch, branch)
     chosen = RunFilter(verdict, status, manifest or None, dataset or None, branch=chosen_branch)
     found = access.runs.list(replace(chosen, before=before), _RUNS_SHOWN + 1)
-    shown, has_more = found[:_RUNS_SHOWN], len(found) > _RUNS_SHOWN
+    shown, following = cut_page(found, _RUNS_SHOWN, lambda entry: (entry.moment, entry.id))
     given = {"verdict": verdict, "status": status, "dataset": dataset, "manifest": manifest, "branch": branch}
     kept = {key: value for key, value in given.items() if value}
-    following = encode_cursor(*build_cursor_place(shown[-1])) if has_more else None
     trend_dataset = dataset or _find_newest_dataset(shown)
     branches = access.runs.list_branches()
     trend_branch = _choose_branch(visit, chosen_branch, trend_dataset)
@@ -126,7 +125,7 @@ def list_runs(
         branch=branch,
         chosen=chosen,
         is_filtered=bool(kept) or cursor is not None,
-        next_page=visit.link("/runs", **kept, cursor=following) if has_more else None,
+        next_page=visit.link("/runs", **kept, cursor=following) if following else None,
         api_url=str(request.base_url).rstrip("/"),
     )
 
@@ -153,7 +152,7 @@ def _list_failed(visit: Visit) -> list[Job]:
     return failed[:_JOBS_SHOWN]
 
 
-def _find_newest_dataset(entries: list[RunEntry]) -> str | None:
+def _find_newest_dataset(entries: Sequence[RunEntry]) -> str | None:
     named = (dataset.name for entry in entries if entry.status is RunStatus.FINISHED for dataset in entry.datasets)
     return next(named, None)
 
