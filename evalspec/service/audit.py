@@ -4,8 +4,7 @@ import secrets
 from logging import ERROR
 from typing import Any
 
-from msgspec import Struct
-from sqlalchemy import Engine, delete, select
+from sqlalchemy import Engine, Row, delete, select
 
 from evalspec.base.errors import StoreError
 from evalspec.service.database import DAY_SECONDS, list_newest_first, read_clock, reading, writing
@@ -15,27 +14,10 @@ from evalspec.service.tables import AUDIT
 _MOST_CHARACTERS = 300
 
 
-class AuditEntry(Struct, frozen=True):
-    """One entry. `at`: seconds since 1970. `action`: method and route template, or the name of an internal action.
-
-    `target`: ids of what was changed. `namespace`: None if it is unknown, or concerns all.
-    """
-
-    id: str
-    at: float
-    action: str
-    namespace: str | None = None
-    user: str | None = None
-    token_id: str | None = None
-    address: str | None = None
-    target: str | None = None
-    status: int | None = None
-
-
 def record(engine: Engine, action: str, **values: Any) -> None:
     """Add an entry, or log it if the database does not take it: what it is about has happened, and is answered so.
 
-    `values`: the other fields of AuditEntry.
+    `action`: method and route template, or the name of an internal action. `values`: of other columns of the table.
     """
     clean = {key: _shorten(value) if isinstance(value, str) else value for key, value in values.items()}
     try:
@@ -55,8 +37,8 @@ def list_entries(
     status: int | None = None,
     before: tuple[float, str] | None = None,
     limit: int = 50,
-) -> list[AuditEntry]:
-    """Return entries of a namespace, newest first. None: of all, and those that belong to none.
+) -> list[Row[Any]]:
+    """Return entries of a namespace, newest first: rows of the table. None: of all, and those that belong to none.
 
     `before`: only entries older than this (at, id).
     """
@@ -64,7 +46,7 @@ def list_entries(
     conditions = [AUDIT.c[name] == value for name, value in wanted.items() if value is not None]
     found = list_newest_first(select(AUDIT).where(*conditions), AUDIT.c.at, AUDIT.c.id, before, limit)
     with reading(engine) as connection:
-        return [AuditEntry(**row._asdict()) for row in connection.execute(found)]
+        return list(connection.execute(found))
 
 
 def purge_entries(engine: Engine, days: int) -> int:

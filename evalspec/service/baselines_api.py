@@ -28,7 +28,7 @@ from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.run_index import FUTURE_SECONDS, RunFilter
 from evalspec.service.tables import BASELINES
-from evalspec.service.timestamps import render_time
+from evalspec.service.timestamps import ShownTime
 from evalspec.service.tokens import Scope
 from evalspec.verdict.comparison.baseline import Baseline, build_baseline, render_baseline
 
@@ -67,12 +67,12 @@ class PromotionRequest(BaseModel):
 class Promotion(BaseModel):
     """Who promoted a run when. `number`: counts those of a name. `reason`: why its losses were accepted."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_PROMOTED]})
+    model_config = ConfigDict(from_attributes=True, json_schema_extra={"examples": [_PROMOTED]})
     name: str
     number: int
     run_id: str
-    promoted_by: str
-    promoted_at: str
+    promoted_by: str = Field(validation_alias="user")
+    promoted_at: ShownTime = Field(validation_alias="at")
     reason: str | None
 
 
@@ -93,7 +93,7 @@ class BaselineAnswer(Promotion):
 
 def list_promotions(engine: Engine, namespace: str, limit: int = 50, **wanted: str | None) -> list[Promotion]:
     """Return who promoted what, newest first. `wanted`: `name` or `run_id`; None: any."""
-    return [_describe(row) for row in _read_rows(engine, namespace, limit, **wanted)]
+    return [Promotion.model_validate(row) for row in _read_rows(engine, namespace, limit, **wanted)]
 
 
 def _read_rows(engine: Engine, namespace: str, limit: int, **wanted: str | None) -> list[Any]:
@@ -102,17 +102,6 @@ def _read_rows(engine: Engine, namespace: str, limit: int, **wanted: str | None)
     order = (BASELINES.c.number,) if wanted.get("name") else (BASELINES.c.at, BASELINES.c.number)
     with reading(engine) as connection:  # of one name, the last promotion counts, also if the clock was set back
         return list(connection.execute(found.order_by(*(column.desc() for column in order)).limit(limit)))
-
-
-def _describe(row: Any) -> Promotion:
-    return Promotion(
-        name=row.name,
-        number=row.number,
-        run_id=row.run_id,
-        promoted_by=row.user,
-        promoted_at=render_time(row.at),
-        reason=row.reason,
-    )
 
 
 @ROUTER.get("", summary="List promotions")
@@ -286,5 +275,5 @@ def _digest(text: str) -> str:
 
 def _answer(row: Any, baseline: Baseline) -> BaselineAnswer:
     text = render_baseline(baseline)
-    shown = _describe(row).model_dump() | {"run_id": baseline.run.id}
-    return BaselineAnswer(**shown, sha256=_digest(text), document=text)
+    own = {"run_id": baseline.run.id, "sha256": _digest(text), "document": text}
+    return BaselineAnswer.model_validate({**row._mapping, **own})

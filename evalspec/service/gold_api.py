@@ -261,7 +261,7 @@ def get_next_triple(name: str, access: Reviewing) -> NextTriple:
 
 @ROUTER.get(
     "/{name}/stats",
-    response_model=document_type(SeenCuration, SeenCuration(name="help", hidden=0)),
+    response_model=document_type(SeenCuration, _STATS),
     summary="Show agreement and quality",
 )
 def get_stats(name: str, access: Reading) -> Response:
@@ -284,12 +284,7 @@ def get_triple(name: str, triple_id: str, access: Reading) -> WholeTriple:
     return _describe_whole_triple(access.project, root, entry, find_caller_viewer(read_set(root), access))
 
 
-@ROUTER.post(
-    "/{name}/triples/{triple_id}/reviews",
-    status_code=HTTPStatus.CREATED,
-    response_model_exclude_unset=True,
-    summary="Review a triple",
-)
+@ROUTER.post("/{name}/triples/{triple_id}/reviews", **_MADE, summary="Review a triple")
 def review_triple(name: str, triple_id: str, asked: ReviewRequest, access: Reviewing) -> TripleAnswer:
     """Confirm a triple, or flag it. Two confirmations accept it, one flag makes it disputed.
 
@@ -302,12 +297,7 @@ def review_triple(name: str, triple_id: str, asked: ReviewRequest, access: Revie
     return _describe(access, root, review(root, entry.id, person, flag, category=asked.category, note=asked.note))
 
 
-@ROUTER.post(
-    "/{name}/triples/{triple_id}/resolution",
-    status_code=HTTPStatus.CREATED,
-    response_model_exclude_unset=True,
-    summary="Settle a dispute",
-)
+@ROUTER.post("/{name}/triples/{triple_id}/resolution", **_MADE, summary="Settle a dispute")
 def resolve_triple(name: str, triple_id: str, asked: ResolutionRequest, access: Reviewing) -> TripleAnswer:
     """Uphold or drop a disputed triple: author and flagger agree, or a third person adjudicates."""
     root = find_project_set(access.project, name)
@@ -318,12 +308,7 @@ def resolve_triple(name: str, triple_id: str, asked: ResolutionRequest, access: 
     return _describe(access, root, settled)
 
 
-@ROUTER.post(
-    "/{name}/triples/{triple_id}/revisions",
-    status_code=HTTPStatus.CREATED,
-    response_model_exclude_unset=True,
-    summary="Revise a triple",
-)
+@ROUTER.post("/{name}/triples/{triple_id}/revisions", **_MADE, summary="Revise a triple")
 def revise_triple(name: str, triple_id: str, asked: RevisionRequest, access: Reviewing) -> TripleAnswer:
     """Replace question, answer or claims by a new revision, whose reviews start again.
 
