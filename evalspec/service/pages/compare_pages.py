@@ -86,11 +86,9 @@ def show_flips(access: Access, baseline_id: str, candidate_id: str, flips: Seque
 def _find_indexed(access: Access, run_id: str) -> Path | None:
     """Return the folder of a run whose samples can be read. None: it is a promoted baseline, or not indexed yet."""
     try:
-        entry, folder = access.runs.find(run_id), access.runs.find_folder(run_id)
-        access.service.samples.require(folder, entry.samples)
+        return access.find_indexed(run_id)
     except (ApiProblem, StoreError):  # the rest of the comparison is shown without texts
         return None
-    return folder
 
 
 def _show(before: Path | None, after: Path | None, flips: Sequence[Flip]) -> Iterator[ShownFlip]:

@@ -59,8 +59,7 @@ def read_content(access: Access, run_id: str) -> RunContent:
         ApiProblem: 404: There is no such run. 409: It is in progress or damaged. 503: It is being prepared.
         StoreError: The index cannot be read.
     """
-    entry, folder = access.runs.find(run_id), access.runs.find_folder(run_id)
-    access.service.samples.require(folder, entry.samples)
+    folder = access.find_indexed(run_id)
     try:
         return _read_content(folder, access.project.folder, _sign_index(folder))
     except ValueError as error:
