@@ -37,6 +37,7 @@ from evalspec.service.pages.visits import Operator, Reviewer, Visit, Visitor, se
 from evalspec.service.people import list_reviewers
 from evalspec.service.places import hide_folder
 from evalspec.service.sample_pages import SampleDetails, find_row
+from evalspec.service.timestamps import render_minute
 from evalspec.service.tokens import Scope
 from evalspec.verdict.wording import render_value
 
@@ -167,7 +168,7 @@ def show_form(
 
 def _show_label(label: Label, match: LabelMatch) -> ShownLabel:
     doubt = "" if match is LabelMatch.COUNTS else str(match)
-    at = render_label_time(label.at)
+    at = render_minute(label.at)
     return ShownLabel(label.labeller, render_verdict(label), _is_good(label), label.note, at, doubt)
 
 
@@ -179,11 +180,6 @@ def _is_good(label: Label) -> bool | None:
 def render_verdict(label: Label) -> str:
     """Return a verdict with the score that the person would have given."""
     return str(label.verdict) if label.value is None else f"{label.verdict} ({label.value:.4g})"
-
-
-def render_label_time(at: str) -> str:
-    """Return the time of a label to the minute."""
-    return f"{at[:10]} {at[11:16]} UTC"
 
 
 def list_metrics(run: IndexedRun) -> list[str]:
@@ -330,6 +326,6 @@ def _list_label(visit: Visit, run_id: str, folder: Path, label: Label) -> Listed
         _is_good(label),
         label.labeller,
         label.note,
-        render_label_time(label.at),
+        render_minute(label.at),
         link,
     )

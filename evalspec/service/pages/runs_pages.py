@@ -28,7 +28,7 @@ from evalspec.service.baselines_api import list_promotions
 from evalspec.service.cursors import Cursor, cut_page, decode_cursor
 from evalspec.service.database import read_clock, reading
 from evalspec.service.jobs import Job, JobStatus
-from evalspec.service.pages.run_lists import TREND_RUNS, build_trends, describe_origin, list_run, render_timestamp
+from evalspec.service.pages.run_lists import TREND_RUNS, build_trends, describe_origin, list_run
 from evalspec.service.pages.run_sources import RunLinks, read_content
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Operator, Visit, Visitor, see_other
@@ -36,6 +36,7 @@ from evalspec.service.places import hide_folder
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.requested_jobs import start_job
 from evalspec.service.run_index import NO_BRANCH, RunFilter
+from evalspec.service.timestamps import render_minute
 from evalspec.verdict.stats.change_points import WINDOW
 from evalspec.verdict.wording import MARKS
 
@@ -217,7 +218,7 @@ def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
         visit,
         run_id=run_id,
         heading=(content.agent if content else None) or "Run",
-        started=render_timestamp(entry.moment) if entry.moment else None,
+        started=render_minute(entry.started_at) if entry.moment else None,
         state=_describe_state(entry, content),
         content=content,
         said=[cell for cell in content.view.headline[1:] if cell.words != name(content.agent or "")] if content else [],
