@@ -25,7 +25,7 @@ from evalspec.reports.markup.samples import (
     draw_tool_calls,
     draw_turns,
 )
-from evalspec.reports.markup.views import LONGEST, draw_about, draw_cell, draw_line_words, draw_part, draw_words
+from evalspec.reports.markup.views import LONGEST, draw_about, draw_line_words, draw_part, draw_words
 from evalspec.reports.view.parts import TONES, Role
 from evalspec.service.pages.assets import link_asset
 from evalspec.service.pages.visits import Visit
@@ -89,7 +89,6 @@ def _load_environment() -> "Environment":
         "draw_chip": chip,
         "draw_about": draw_about,
         "draw_calls": draw_calls,
-        "draw_cell": _as_element(draw_cell),
         "draw_documents": draw_documents,
         "draw_keys": draw_keys,
         "draw_line": _as_element(draw_line_words),
