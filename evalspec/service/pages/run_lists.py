@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from evalspec.base.plural import counted
 from evalspec.model import VerdictStatus
-from evalspec.model.listed_runs import DatasetRow, ListedValue, RunEntry, RunStatus
+from evalspec.model.listed_runs import DatasetRow, ListedValue, RunEntry
 from evalspec.service.run_records import LevelChange, TrendPoint, iterate_level_changes
 from evalspec.service.timestamps import render_minute
 from evalspec.verdict.wording import MARKS, render_known, render_limit
@@ -46,19 +46,11 @@ class ShownDataset(Struct, frozen=True):
 class ListedRun(Struct, frozen=True):
     """One row. `started`: a readable time. `origin`: branch, commit and pull request of the CI build."""
 
-    id: str
+    run: RunEntry
     started: str
-    status: str
-    verdict: str | None
-    partial: bool | None
-    is_finished: bool
-    samples: int
-    manifest: str | None
-    error: str | None
     datasets: tuple[ShownDataset, ...]
     more_datasets: int
     origin: tuple[str, ...]
-    is_pushed: bool
 
 
 class TrendDot(Struct, frozen=True):
@@ -102,19 +94,11 @@ class Trend(Struct, frozen=True):
 def list_run(entry: RunEntry) -> ListedRun:
     """Return the row of a run."""
     return ListedRun(
-        entry.id,
+        entry,
         render_minute(entry.started_at),
-        str(entry.status),
-        entry.verdict,
-        entry.partial,
-        entry.status is RunStatus.FINISHED,
-        entry.samples,
-        entry.manifest,
-        entry.error,
         tuple(map(_list_dataset, entry.datasets[:_DATASETS_SHOWN])),
         max(len(entry.datasets) - _DATASETS_SHOWN, 0),
         describe_origin(entry),
-        entry.origin.pushed_by is not None,
     )
 
 

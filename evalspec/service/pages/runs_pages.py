@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
-from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import BeforeValidator
 
@@ -59,25 +58,6 @@ _ANY = BeforeValidator(lambda value: value or None)
 Word = Annotated[str, Query(max_length=300)]
 
 
-class ShownJob(Struct, frozen=True):
-    """The progress of a job: numbers of attempts."""
-
-    id: str
-    status: str
-    is_open: bool
-    run_id: str | None
-    total: int
-    scored: int
-    failed: int
-    error: str | None
-
-
-def _show_job(job: Job) -> ShownJob:
-    progress = job.progress or {}
-    total, scored, failed = (int(progress.get(key) or 0) for key in ("total", "scored", "failed"))
-    return ShownJob(job.id, job.status, job.is_open, job.run_id, total, scored, failed, job.error)
-
-
 @ROUTER.get("/")
 def show_start(visit: Visitor) -> RedirectResponse:
     """Show the list of runs."""
@@ -115,14 +95,14 @@ def list_runs(
         "runs.html",
         visit,
         runs=[list_run(entry) for entry in shown],
-        jobs=[_show_job(job) for job in open_jobs],
+        jobs=open_jobs,
         trends=trends,
         more_trends=more_trends,
         trend_dataset=trend_dataset,
         trend_branch=trend_branch,
         trend_runs=min(len(points), TREND_RUNS),
         branches=[name for name, _ in branches if name != NO_BRANCH],
-        failed_jobs=[_show_job(job) for job in _list_failed(visit)] if cursor is None else [],
+        failed_jobs=_list_failed(visit) if cursor is None else [],
         branch=branch,
         chosen=chosen,
         is_filtered=bool(kept) or cursor is not None,
@@ -164,7 +144,7 @@ def show_progress(job_id: str, visit: Visitor) -> HTMLResponse:
     job = jobs.find_job(visit.access.engine, visit.namespace, job_id)
     if job is None:
         raise not_found(f"there is no job {job_id[:100]}")
-    return render_page("progress.html", visit, job=_show_job(job))
+    return render_page("progress.html", visit, job=job)
 
 
 @ROUTER.post("/runs/jobs/{job_id}/cancel")
@@ -229,7 +209,7 @@ def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
         reasons=_draw_reasons(visit, run_id, content) if content else None,
         sections=_draw_sections(visit, run_id, content, layout, links) if content else None,
         end=draw_run(content, links) if content else None,
-        jobs=[_show_job(job)] if job is not None and job.status != JobStatus.COMPLETED else [],
+        jobs=[job] if job is not None and job.status != JobStatus.COMPLETED else [],
         can_resume=may_change and entry.status is RunStatus.INTERRUPTED,
         can_retry=may_change and entry.status is RunStatus.FINISHED and _has_failures(visit, run_id),
         origin=describe_origin(entry),
