@@ -23,6 +23,7 @@ from evalspec.runs.store.stored_run import open_run
 from evalspec.service.access import Access, Reading, Reviewing, permits
 from evalspec.service.cursors import Limit
 from evalspec.service.database import read_clock, reading, writing
+from evalspec.service.documents import body_config, show_example
 from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.problems import ApiProblem, not_found
@@ -56,7 +57,7 @@ Gating = Annotated[Access, Depends(permits(Scope.READ, Scope.PUSH))]
 class PromotionRequest(BaseModel):
     """The run to promote."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"run_id": RUN_ID}]})
+    model_config = body_config({"run_id": RUN_ID})
     run_id: str = Field(max_length=100)
     add: bool = Field(False, description="Add its attempts to the baseline, which must measure the same.")
     reason: str | None = Field(
@@ -79,14 +80,14 @@ class Promotion(BaseModel):
 class PromotionList(BaseModel):
     """Promotions, newest first."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"promotions": [_PROMOTED]}]})
+    model_config = show_example({"promotions": [_PROMOTED]})
     promotions: list[Promotion]
 
 
 class BaselineAnswer(Promotion):
     """A baseline. `run_id`: of the promoted run, or of the newest one of the branch, whose anchor was promoted."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_PROMOTED | {"sha256": "0" * 64, "document": "{}"}]})
+    model_config = show_example(_PROMOTED | {"sha256": "0" * 64, "document": "{}"})
     sha256: str
     document: str = Field(description="The baseline's file, as `evalspec runs promote` writes it.")
 

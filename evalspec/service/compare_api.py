@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from evalspec.model import Direction
 from evalspec.model.comparisons import (
@@ -22,7 +22,7 @@ from evalspec.service.access import Reading
 from evalspec.service.answers import render_answer
 from evalspec.service.bounds import ResamplingSeed
 from evalspec.service.comparing import COMPARISON, compare_project_runs, count_samples
-from evalspec.service.documents import document_type, render_document
+from evalspec.service.documents import body_config, document_type, render_document
 from evalspec.service.examples import RUN_ID
 from evalspec.service.jobs_api import JobState, describe_job
 from evalspec.service.json_bodies import JsonRoute
@@ -72,11 +72,7 @@ _EXAMPLE = Comparison(
 class CompareRequest(BaseModel):
     """Runs to compare: ids, labels, `latest`, or names of promoted baselines. The options are those of the command."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        json_schema_extra={"examples": [{"baseline": "latest", "candidates": ["latest"], "samples": 5}]},
-    )
+    model_config = body_config({"baseline": "latest", "candidates": ["latest"], "samples": 5})
     baseline: Name
     candidates: list[Name] = Field(min_length=1, max_length=10)
     datasets: list[str] = Field([], max_length=100)

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from evalspec.base.errors import StoreError
 from evalspec.base.registry import near_miss
@@ -17,6 +17,7 @@ from evalspec.service import jobs
 from evalspec.service.access import Access, Reading, Running
 from evalspec.service.bounds import Version
 from evalspec.service.cursors import Cursor, NextCursor, cut_page, decode_cursor
+from evalspec.service.documents import body_config, show_example
 from evalspec.service.evaluation_files import EVALUATION, EvaluationFile, write_evaluation
 from evalspec.service.evaluations import (
     DEFAULT_K,
@@ -71,7 +72,7 @@ _EXAMPLE: dict[str, Any] = {
 class MeasureConfig(BaseModel):
     """What to compute."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = body_config()
     k_values: Annotated[list[Annotated[int, Field(ge=1, le=HIGHEST_K)]], Field(min_length=1, max_length=_MOST_K)] = (
         list(DEFAULT_K)
     )
@@ -85,11 +86,7 @@ class MeasureConfig(BaseModel):
 class EvaluationStart(BaseModel):
     """An evaluation to start."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        json_schema_extra={"examples": [{"dataset_name": DATASET, "evaluation_config": _CONFIG}]},
-    )
+    model_config = body_config({"dataset_name": DATASET, "evaluation_config": _CONFIG})
     dataset_name: str = Field(min_length=1)
     dataset_version: Version | None = Field(None, description="Default: the newest.")
     evaluation_config: MeasureConfig = MeasureConfig()
@@ -98,7 +95,7 @@ class EvaluationStart(BaseModel):
 class EvaluationState(BaseModel):
     """The state of an evaluation. Metrics are null until it is completed."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
+    model_config = show_example(_EXAMPLE)
     evaluation_id: str
     task_id: str = Field(description="Its job, as in /v1/tasks/{task_id} and /v1/jobs/{task_id}.")
     status: JobStatus
@@ -124,7 +121,7 @@ class EvaluationState(BaseModel):
 class EvaluationList(BaseModel):
     """A page of evaluations, newest first."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"evaluations": [_EXAMPLE], "next_cursor": None}]})
+    model_config = show_example({"evaluations": [_EXAMPLE], "next_cursor": None})
     evaluations: list[EvaluationState]
     next_cursor: NextCursor
 

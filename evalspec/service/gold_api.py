@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 from msgspec import Meta
 from msgspec.structs import asdict
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.gold.authoring import revise_words
@@ -21,7 +21,7 @@ from evalspec.model import Curation
 from evalspec.service.access import Access, Reading, Reviewing
 from evalspec.service.bounds import Version
 from evalspec.service.cursors import Cursor, Limit, NextCursor, cut_page, decode_cursor
-from evalspec.service.documents import document_type, render_document
+from evalspec.service.documents import body_config, document_type, render_document, show_example
 from evalspec.service.gold_people import (
     find_caller_viewer,
     find_project_set,
@@ -101,7 +101,7 @@ class GoldSetAnswer(BaseModel):
 class GoldSets(BaseModel):
     """The gold sets of a project. `problems`: of sets that cannot be read."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"sets": [_SET], "problems": []}]})
+    model_config = show_example({"sets": [_SET], "problems": []})
     sets: list[GoldSetAnswer]
     problems: list[str]
 
@@ -136,7 +136,7 @@ class ReviewedTriple(TripleContent):
 class NextTriple(BaseModel):
     """The next triple to review. null: nothing is waiting."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"waiting": 2, "triple": _REVIEWED}]})
+    model_config = show_example({"waiting": 2, "triple": _REVIEWED})
     waiting: int
     triple: ReviewedTriple | None
 
@@ -144,7 +144,7 @@ class NextTriple(BaseModel):
 class TripleAnswer(TripleContent):
     """A triple with its state, as the caller may see it: `to review` and `reviewed by you` hide what others said."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_TRIPLE]})
+    model_config = show_example(_TRIPLE)
     state: str
     resolution: str | None
     author: str | None
@@ -157,7 +157,7 @@ class TripleAnswer(TripleContent):
 class TriplePage(BaseModel):
     """A page of triples, in the order of their ids."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"triples": [_TRIPLE], "next_cursor": None}]})
+    model_config = show_example({"triples": [_TRIPLE], "next_cursor": None})
     triples: list[TripleAnswer]
     next_cursor: NextCursor
 
@@ -165,7 +165,7 @@ class TriplePage(BaseModel):
 class WholeTriple(TripleAnswer):
     """A triple with the texts of its blocks and its history."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{**_TRIPLE, **_REVIEWED, "history": [_EVENT]}]})
+    model_config = show_example({**_TRIPLE, **_REVIEWED, "history": [_EVENT]})
     texts: list[BlockTextAnswer]
     numbers: list[str] = []
     history: list[dict[str, Any]]
@@ -183,10 +183,7 @@ _STATS = SeenCuration(name="help", hidden=0)
 class ReviewRequest(BaseModel):
     """A confirmation, or a flag with what is wrong. `revision`: the one that was shown."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"revision": 1, "verdict": "overstated", "category": "numeric"}]},
-    )
+    model_config = body_config({"revision": 1, "verdict": "overstated", "category": "numeric"}, strict=False)
     revision: Version = Field(strict=True)
     verdict: ReviewVerdict
     category: Category | None = Field(None, description="What a flag is about; it decides the rule of the dispute.")
@@ -196,7 +193,7 @@ class ReviewRequest(BaseModel):
 class ResolutionRequest(BaseModel):
     """How a dispute ends."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"outcome": "upheld"}]})
+    model_config = body_config({"outcome": "upheld"}, strict=False)
     outcome: Literal["upheld", "dropped"]
     category: Category | None = None
     note: Note = None
@@ -205,9 +202,8 @@ class ResolutionRequest(BaseModel):
 class RevisionRequest(BaseModel):
     """New words of a triple; what is missing stays. `revision`: the one that was shown."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"revision": 1, "expected_answer": "Within 14 days.", "note": "It said 15."}]},
+    model_config = body_config(
+        {"revision": 1, "expected_answer": "Within 14 days.", "note": "It said 15."}, strict=False
     )
     revision: Version = Field(strict=True)
     question: Words | None = None

@@ -16,6 +16,7 @@ from evalspec.service import jobs
 from evalspec.service.access import Access, Reading, Running, permits
 from evalspec.service.cursors import Cursor, Limit, NextCursor, cut_page, decode_cursor
 from evalspec.service.database import DatabaseDown
+from evalspec.service.documents import show_example
 from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.jobs import Job, JobStatus
 from evalspec.service.problems import ApiProblem, not_found
@@ -70,7 +71,7 @@ def describe_job(job: Job) -> JobState:
 class JobPage(BaseModel):
     """A page of jobs, newest first."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"jobs": [_EXAMPLE], "next_cursor": None}]})
+    model_config = show_example({"jobs": [_EXAMPLE], "next_cursor": None})
     jobs: list[JobState]
     next_cursor: NextCursor
 

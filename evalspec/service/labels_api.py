@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from evalspec.curation.labels.current import list_current
 from evalspec.curation.labels.drawing import LabelDesign
@@ -18,7 +18,7 @@ from evalspec.model.labels import Answer, Label, LabelShare, LabelStats, LabelVe
 from evalspec.service.access import Reading, Reviewing, Running
 from evalspec.service.answers import file_headers, render_answer
 from evalspec.service.cursors import Cursor, Limit, NextCursor, cut_page, decode_cursor
-from evalspec.service.documents import document_type, page_example, render_document, to_json
+from evalspec.service.documents import body_config, document_type, page_example, render_document, show_example, to_json
 from evalspec.service.examples import RUN_ID
 from evalspec.service.indexed_run import find_label_files, open_indexed_run
 from evalspec.service.json_bodies import JsonRoute
@@ -78,7 +78,7 @@ Attempt = Annotated[int, Field(ge=1, le=1_000_000)]
 class AnswerRequest(BaseModel):
     """The caller's answer to one of the judge's questions, such as whether the contexts support a statement."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = body_config()
     question: str = Field(max_length=100_000, description="The statement, passage or rubric that the answer is about.")
     value: float = Field(ge=-1e9, le=1e9, description="1: yes; 0: no; the score of a grade of a rubric.")
 
@@ -86,11 +86,7 @@ class AnswerRequest(BaseModel):
 class LabelRequest(BaseModel):
     """What the caller says about a reply, or about a score. It replaces an earlier label of theirs on the same."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        json_schema_extra={"examples": [{"dataset": "qa", "sample": "refund", "verdict": "bad", "note": "14 days."}]},
-    )
+    model_config = body_config({"dataset": "qa", "sample": "refund", "verdict": "bad", "note": "14 days."})
     sample: Id
     dataset: Id | None = Field(None, description="Needed if several datasets have a sample of this id.")
     attempt: Attempt = 1
@@ -125,7 +121,7 @@ class LabelPage(BaseModel):
 class ImportAnswer(BaseModel):
     """The outcome of an import. `known`: labels that were there already."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"added": 12, "known": 0}]})
+    model_config = show_example({"added": 12, "known": 0})
     added: int
     known: int
 

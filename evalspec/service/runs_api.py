@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 from msgspec.structs import asdict, replace
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from evalspec.model import VerdictStatus
 from evalspec.model.fingerprints import CiBuild
@@ -16,7 +16,7 @@ from evalspec.service.access import Access, Reading, Running
 from evalspec.service.answers import render_answer
 from evalspec.service.bounds import Depth, SampleSize, Seed
 from evalspec.service.cursors import Cursor, Limit, NextCursor, cut_page, decode_cursor
-from evalspec.service.documents import document_type, page_example, render_document, to_json
+from evalspec.service.documents import body_config, document_type, page_example, render_document, to_json
 from evalspec.service.examples import LISTED_RUN, MOMENT, RUN_ID, WHOLE_RUN
 from evalspec.service.jobs import Job
 from evalspec.service.jobs_api import JobState, describe_job
@@ -52,9 +52,7 @@ class RunPage(BaseModel):
 class RunRequest(BaseModel):
     """A run of a manifest of the project. The options are those of `evalspec evaluate`."""
 
-    model_config = ConfigDict(
-        extra="forbid", strict=True, json_schema_extra={"examples": [{"manifest": MANIFEST, "sample_size": 20}]}
-    )
+    model_config = body_config({"manifest": MANIFEST, "sample_size": 20})
     manifest: str = Field(MANIFEST, description="Path in the project.", max_length=1000)
     datasets: list[str] = Field([], description="Only these datasets.")
     sample_size: SampleSize | None = Field(None, description="At most so many samples per dataset.")
@@ -83,7 +81,7 @@ class RunRequest(BaseModel):
 class ResumeRequest(BaseModel):
     """How to resume a run."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"retry_errors": True}]})
+    model_config = body_config({"retry_errors": True})
     retry_errors: bool = Field(False, description="Repeat failed attempts too. A finished run has only those.")
     concurrency: Annotated[int, Field(ge=1, le=100)] = 10
 
