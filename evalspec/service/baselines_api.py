@@ -26,7 +26,7 @@ from evalspec.service.database import read_clock, reading, writing
 from evalspec.service.documents import body_config, show_example
 from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.json_bodies import JsonRoute
-from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.problems import ApiProblem, conflict, not_found
 from evalspec.service.run_index import FUTURE_SECONDS, RunFilter
 from evalspec.service.tables import BASELINES
 from evalspec.service.timestamps import ShownTime
@@ -142,7 +142,7 @@ def promote_run(name: Name, asked: PromotionRequest, access: Reviewing) -> Basel
     entry = access.runs.find(asked.run_id)
     if entry.status is not RunStatus.FINISHED or entry.partial or entry.verdict == VerdictStatus.SHARD:
         detail = f"run {entry.id} is not finished or has a part of the samples; promote a finished run of everything"
-        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+        raise conflict(detail)
     row, over = _read_promoted(access, name, is_anchor=asked.reason is not None)
     if asked.add and (over is None or asked.reason is not None):
         raise InvalidInput("add needs a baseline to add to, and takes no reason", "promote the run without add")
@@ -164,7 +164,7 @@ def promote_run(name: Name, asked: PromotionRequest, access: Reviewing) -> Basel
             row = connection.execute(added).one()
     except IntegrityError:
         detail = f"somebody else promoted a run to baseline {name} meanwhile; look at it, and try again"
-        raise ApiProblem(HTTPStatus.CONFLICT, detail) from None
+        raise conflict(detail) from None
     return _answer(row, baseline)
 
 
@@ -193,7 +193,7 @@ def _read_promoted(access: Access, name: str, *, is_anchor: bool = False) -> tup
     if is_anchor:
         return row, None
     fix = "restore it from a backup, or promote a run with a reason (--anchor REASON)"
-    raise ApiProblem(HTTPStatus.CONFLICT, f"the document of baseline '{name}' ({path.name[:12]}…) {cause}. {fix}")
+    raise conflict(f"the document of baseline '{name}' ({path.name[:12]}…) {cause}. {fix}")
 
 
 def _name_file(document: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ from evalspec.service.gold_people import (
 )
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.places import hide_folder, hide_folder_within
-from evalspec.service.problems import ApiProblem
+from evalspec.service.problems import conflict
 from evalspec.service.settings import Project
 
 ROUTER = APIRouter(prefix="/v1/gold", tags=["gold"], route_class=JsonRoute)
@@ -329,8 +329,7 @@ def _find_revision(root: Path, id: str, revision: int) -> TripleEntry:
     """
     entry = find_project_triple(root, id)
     if entry.review_status.revision != revision:
-        detail = f"the triple has revision {entry.review_status.revision} by now; look at it first"
-        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+        raise conflict(f"the triple has revision {entry.review_status.revision} by now; look at it first")
     return entry
 
 

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, Row, Select, Update, and_, func, or_,
 from evalspec.base.errors import EvalspecError
 from evalspec.service.database import DAY_SECONDS, POSTGRESQL, list_newest_first, read_clock, reading, writing
 from evalspec.service.lease_watch import HeldLease, LeaseWatch
-from evalspec.service.problems import ApiProblem
+from evalspec.service.problems import ApiProblem, conflict
 from evalspec.service.settings import ServiceLimits
 from evalspec.service.tables import JOBS, PROJECTS
 
@@ -115,7 +115,7 @@ def _refuse_written(connection: Connection, namespace: str, run_id: str) -> None
     """Refuse a second job for a run: it would take the run from the first, or fail."""
     writes = and_(JOBS.c.namespace == namespace, JOBS.c.run_id == run_id, JOBS.c.status.in_(OPEN))
     if connection.execute(select(JOBS.c.id).where(writes).limit(1)).first() is not None:
-        raise ApiProblem(HTTPStatus.CONFLICT, "the run is in progress")
+        raise conflict("the run is in progress")
 
 
 def _check_limits(connection: Connection, namespace: str, calls: int, limits: ServiceLimits, now: float) -> None:

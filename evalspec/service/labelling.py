@@ -25,7 +25,7 @@ from evalspec.model.corrections import DrawKind
 from evalspec.model.labels import Answer, Label, LabelStats, LabelVerdict
 from evalspec.service.access import Access
 from evalspec.service.indexed_run import IndexedRun, find_label_files, open_indexed_run
-from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.problems import ApiProblem, conflict, not_found
 from evalspec.service.tokens import Scope
 
 SUFFIXES = {"jsonl": ".jsonl", "csv": ".csv"}
@@ -93,7 +93,7 @@ def record_label(
         StoreError: The label cannot be written.
     """
     if seen is not None and seen != compute_reply_digest(case.exchange):
-        raise ApiProblem(HTTPStatus.CONFLICT, "the run has another reply by now; look at it first")
+        raise conflict("the run has another reply by now; look at it first")
     try:
         is_rated = verdict == LabelVerdict.RATED
         draw = require_draw(run, access.caller.user, design, case) if design and is_rated else CHOSEN

@@ -17,7 +17,7 @@ from evalspec.service.answers import file_headers
 from evalspec.service.documents import body_config, show_example
 from evalspec.service.examples import RUN_ID
 from evalspec.service.json_bodies import JsonRoute
-from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.problems import conflict, not_found
 from evalspec.service.pushes import Push, PushState, append_chunk, commit_push, open_push
 
 ROUTER = APIRouter(prefix="/v1/pushes", tags=["pushes"])
@@ -174,7 +174,7 @@ def send_part(
 def _find_finished(access: Access, run_id: str) -> Path:
     entry = access.runs.find(run_id)
     if entry.status is not RunStatus.FINISHED:
-        raise ApiProblem(HTTPStatus.CONFLICT, f"run {entry.id} is not finished")
+        raise conflict(f"run {entry.id} is not finished")
     return access.runs.find_folder(entry.id)
 
 

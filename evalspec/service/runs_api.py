@@ -22,7 +22,7 @@ from evalspec.service.jobs import Job
 from evalspec.service.jobs_api import JobState, describe_job
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.parameters import Since, Until
-from evalspec.service.problems import ApiProblem
+from evalspec.service.problems import conflict
 from evalspec.service.requested_jobs import start_job
 from evalspec.service.run_index import RunFilter
 from evalspec.service.run_jobs import check_request, count_open_attempts, resolve_manifest
@@ -163,7 +163,7 @@ def cancel_run(run_id: str, access: Running) -> JobState:
         job = jobs.cancel(access.engine, access.namespace, job.id)
     if job is None:
         started = "the command line started the run; stop it there" if is_being_written(folder) else ""
-        raise ApiProblem(HTTPStatus.CONFLICT, started or "the run is not in progress")
+        raise conflict(started or "the run is not in progress")
     return describe_job(job)
 
 
@@ -172,7 +172,7 @@ def delete_run(run_id: str, access: Running) -> None:
     """Delete a run with its files and labels."""
     folder = access.runs.find_folder(run_id)
     if _find_open_job(access, run_id) is not None or is_being_written(folder):
-        raise ApiProblem(HTTPStatus.CONFLICT, "the run is in progress; cancel it first")
+        raise conflict("the run is in progress; cancel it first")
     access.project.store.remove(folder)
     access.runs.drop(run_id)
 
@@ -184,12 +184,11 @@ def _find_open_job(access: Access, run_id: str) -> Job | None:
 
 def _refuse_unresumable(access: Access, entry: RunEntry, asked: ResumeRequest) -> None:
     if entry.origin.pushed_by is not None:
-        detail = "the run was pushed, so it is read-only; resume it where it was evaluated"
-        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+        raise conflict("the run was pushed, so it is read-only; resume it where it was evaluated")
     if entry.status is RunStatus.RUNNING or _find_open_job(access, entry.id) is not None:
-        raise ApiProblem(HTTPStatus.CONFLICT, "the run is in progress")
+        raise conflict("the run is in progress")
     if entry.status is RunStatus.FINISHED and not asked.retry_errors:
-        raise ApiProblem(HTTPStatus.CONFLICT, "the run is finished; `retry_errors` repeats its failed attempts")
+        raise conflict("the run is finished; `retry_errors` repeats its failed attempts")
 
 
 TRENDS = APIRouter(prefix="/v1/trends", tags=["trends"])

@@ -25,7 +25,7 @@ from evalspec.service.pages.gold_views import can_settle
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Administrator, Operator, Visit, Visitor, see_other
 from evalspec.service.people import list_people, set_disabled, set_role
-from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.problems import ApiProblem, conflict, not_found
 from evalspec.service.timestamps import render_time
 from evalspec.service.tokens import (
     EVERYWHERE,
@@ -122,7 +122,7 @@ def show_alerts(visit: Visitor) -> HTMLResponse:
 def send_test(visit: Administrator) -> Response:
     """Queue an alert that says that it is a test."""
     if visit.namespace not in visit.access.service.settings.alerts:
-        raise ApiProblem(HTTPStatus.CONFLICT, "this namespace has no webhook (serve --alert)")
+        raise conflict("this namespace has no webhook (serve --alert)")
     queue_test(visit.access.engine, visit.namespace)
     return see_other(visit.link("/alerts"))
 

@@ -32,7 +32,7 @@ from evalspec.service.pages.run_sources import RunLinks, read_content
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Operator, Visit, Visitor, see_other
 from evalspec.service.places import hide_folder
-from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.problems import ApiProblem, conflict, not_found
 from evalspec.service.requested_jobs import start_job
 from evalspec.service.run_index import NO_BRANCH, RunFilter
 from evalspec.service.timestamps import render_minute
@@ -162,7 +162,7 @@ def retry_job(job_id: str, visit: Operator) -> RedirectResponse:
     if job is None or job.kind not in _RUN_KINDS:
         raise not_found(f"there is no job of a run with the id {job_id[:100]}")
     if job.status not in _FAILED:
-        raise ApiProblem(HTTPStatus.CONFLICT, f"the job is {job.status}; only a failed or cancelled one can be retried")
+        raise conflict(f"the job is {job.status}; only a failed or cancelled one can be retried")
     if job.run_id is not None:
         return resume_run(job.run_id, visit)
     start_job(visit.access, job.kind, job.request, job.kind, job.calls)
