@@ -22,6 +22,7 @@ from evalspec.reports.view.parts import Role
 from evalspec.reports.word_changes import TextPiece, mark_differences
 from evalspec.service.access import Access
 from evalspec.service.comparing import (
+    CandidateFlips,
     ComparisonContent,
     Flip,
     compute_content,
@@ -159,15 +160,12 @@ def _render_score(row: AttemptRow, metric: str) -> str:
 
 
 class ShownCandidate(Struct, frozen=True):
-    """The flips of a candidate with their texts, and how many there are."""
+    """A candidate, and its first flips with their texts."""
 
-    name: str
-    run_id: str
+    found: CandidateFlips
     failing: list[ShownFlip]
     passing: list[ShownFlip]
     changed: list[ShownFlip]
-    failing_count: int
-    passing_count: int
 
 
 class ComparedOutcome(Struct, frozen=True):
@@ -267,18 +265,8 @@ def _draw_sections(visit: Visit, content: ComparisonContent, layout: Layout) -> 
 
 
 def _show_candidates(visit: Visit, content: ComparisonContent) -> list[ShownCandidate]:
-    def show(run_id: str, flips: Sequence[Any]) -> list[ShownFlip]:
-        return show_flips(visit.access, content.baseline_id, run_id, flips[:_FLIPS_SHOWN])
+    def show(run_id: str, *kinds: Sequence[Flip]) -> Iterator[list[ShownFlip]]:
+        for flips in kinds:
+            yield show_flips(visit.access, content.baseline_id, run_id, flips[:_FLIPS_SHOWN])
 
-    return [
-        ShownCandidate(
-            one.name,
-            one.run_id,
-            show(one.run_id, one.failing),
-            show(one.run_id, one.passing),
-            show(one.run_id, one.changed),
-            one.failing_count,
-            one.passing_count,
-        )
-        for one in content.candidates
-    ]
+    return [ShownCandidate(one, *show(one.run_id, one.failing, one.passing, one.changed)) for one in content.candidates]

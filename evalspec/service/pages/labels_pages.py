@@ -7,7 +7,7 @@ about a reply or a score before they have labelled it themselves.
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response, UploadFile
 from fastapi.responses import HTMLResponse
@@ -166,7 +166,7 @@ def show_form(
     )
 
 
-def _show_label(label: Label, match: LabelMatch) -> ShownLabel:
+def _show_label(label: Label, match: LabelMatch = LabelMatch.COUNTS) -> ShownLabel:
     doubt = "" if match is LabelMatch.COUNTS else str(match)
     at = render_minute(label.at)
     return ShownLabel(label.labeller, render_verdict(label), _is_good(label), label.note, at, doubt)
@@ -182,10 +182,15 @@ def render_verdict(label: Label) -> str:
     return str(label.verdict) if label.value is None else f"{label.verdict} ({label.value:.4g})"
 
 
-def list_metrics(run: IndexedRun) -> list[str]:
-    """Return the metrics whose scores a person may choose to label."""
-    names = (metric.name for dataset in run.outlines.values() for metric in dataset.metrics)
-    return list(dict.fromkeys(names))[:_METRICS_OFFERED]
+def list_choices(run: IndexedRun) -> dict[str, Any]:
+    """Return what a person may choose to label, for the forms of templates."""
+    metrics = dict.fromkeys(metric.name for dataset in run.outlines.values() for metric in dataset.metrics)
+    return {
+        "metrics": list(metrics)[:_METRICS_OFFERED],
+        "datasets": list(run.outlines),
+        "tags": list_tags(run.folder),
+        "has_limits": any(one.thresholds for one in run.outlines.values()),
+    }
 
 
 ROUTER = APIRouter(include_in_schema=False)
@@ -201,17 +206,10 @@ Number = Annotated[int | None, Query(ge=0, le=1_000_000)]
 class ListedLabel(Struct, frozen=True):
     """One row of the list. `link`: the page on which the visitor can change it; None: it is somebody else's."""
 
-    sample: str
-    dataset: str
-    sample_link: str | None
-    attempt: int
-    metric: str | None
+    label: Label
+    shown: ShownLabel
     score: str
-    said: str
-    is_good: bool | None
-    labeller: str
-    note: str | None
-    at: str
+    sample_link: str | None
     link: str | None
 
 
@@ -293,10 +291,7 @@ def _render(
         hidden=found.hidden,
         has_texts=run.stored.outline.has_texts,
         has_several=len(run.outlines) > 1,
-        metrics=list_metrics(run),
-        datasets=list(run.outlines),
-        tags=list_tags(run.folder),
-        has_limits=any(one.thresholds for one in run.outlines.values()),
+        **list_choices(run),
         reviewers=list_reviewers(visit.access.engine, visit.namespace) if visit.may(Scope.RUN) else None,
         links=RunLinks(visit, run_id),
         next_page=visit.link_run(run_id, "/labels", cursor=following) if following else None,
@@ -316,16 +311,9 @@ def _list_label(visit: Visit, run_id: str, folder: Path, label: Label) -> Listed
         about = {"attempt": label.attempt, "about": label.metric}
         link = visit.link_run(run_id, "/label", at=row.position, **about)
     return ListedLabel(
-        label.sample,
-        label.dataset,
-        visit.link_sample(run_id, label.dataset, label.sample, row.position) if row else None,
-        label.attempt,
-        label.metric,
+        label,
+        _show_label(label),
         "" if label.metric is None or label.shown_value is None else render_value(label.metric, label.shown_value),
-        render_verdict(label),
-        _is_good(label),
-        label.labeller,
-        label.note,
-        render_minute(label.at),
+        visit.link_sample(run_id, label.dataset, label.sample, row.position) if row else None,
         link,
     )
