@@ -194,21 +194,16 @@ def start_session(run: IndexedRun, by: str, chosen: Mapping[str, str]) -> LabelS
     Raises:
         InvalidInput: A filter is invalid, or the run stores no texts.
     """
-    metric = chosen.get("metric")
     design = read_design(chosen)
     if design is not None:
         with run.keep_open():
             return DrawnSession(run, by, design)
+    metric, (size, seed, datasets) = chosen.get("metric"), _read_drawing(chosen)
     is_limited = chosen.get("state") == BEYOND
-    size = parse_number(chosen.get("size"), "the number of samples")
     wanted = CaseFilter(
         metric,
-        tuple(filter(None, [chosen.get("dataset")])),
-        parse_selection(
-            tags=tuple(filter(None, [chosen.get("tag")])),
-            size=size or None,
-            seed=parse_number(chosen.get("seed"), "the seed") or 0,
-        ),
+        datasets,
+        parse_selection(tags=tuple(filter(None, [chosen.get("tag")])), size=size, seed=seed),
         failed=is_limited and metric is None,
         beyond=is_limited and metric is not None,
     )
@@ -225,11 +220,15 @@ def read_design(chosen: Mapping[str, str]) -> LabelDesign | None:
         return None
     if "metric" not in chosen:
         raise InvalidInput("choose the metric to score replies by")
-    size = parse_number(chosen.get("size"), "the number of samples")
-    seed = parse_number(chosen.get("seed"), "the seed") or 0
-    datasets = tuple(filter(None, [chosen.get("dataset")]))
     kind = chosen["draw"]
-    return LabelDesign(chosen["metric"], DRAWS[kind], size or None, seed, datasets, kind == "new")
+    return LabelDesign(chosen["metric"], DRAWS[kind], *_read_drawing(chosen), kind == "new")
+
+
+def _read_drawing(chosen: Mapping[str, str]) -> tuple[int | None, int, tuple[str, ...]]:
+    """Return how many samples of each dataset are drawn (None: all), the seed, and the datasets (empty: all)."""
+    size = parse_number(chosen.get("size"), "the number of samples")
+    seed = parse_number(chosen.get("seed"), "the seed")
+    return size or None, seed or 0, tuple(filter(None, [chosen.get("dataset")]))
 
 
 def parse_number(text: str | None, what: str) -> int | None:

@@ -15,7 +15,7 @@ from evalspec.curation.gold.gold_set import TripleEntry, read_set
 from evalspec.curation.gold.reviewers import list_assigned, list_reviewable
 from evalspec.service import operations_api
 from evalspec.service.alerts import queue_test
-from evalspec.service.assignments_api import assign_labels, end_assignment, list_assignments
+from evalspec.service.assignments_api import Draw, assign_labels, end_assignment, list_assignments
 from evalspec.service.baselines_api import list_promotions
 from evalspec.service.database import DAY_SECONDS, read_clock, reading
 from evalspec.service.gold_people import find_caller_viewer, list_project_sets
@@ -87,7 +87,7 @@ def assign_work(
     dataset: Name = "",
     tag: Name = "",
     state: Annotated[Literal["", "beyond"], Form()] = "",
-    draw: Annotated[Literal["", "random", "strata", "decide", "new"], Form()] = "",
+    draw: Annotated[Literal["", Draw], Form()] = "",
     size: Digits = "",
     seed: Digits = "",
     each: Digits = "",
