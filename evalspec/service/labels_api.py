@@ -40,6 +40,7 @@ _FILE: dict[str, Any] = {kind.partition(";")[0]: {"schema": {"type": "string"}} 
 
 Form = Literal["jsonl", "csv"]
 Text = Annotated[str | None, Query(max_length=10_000)]
+History = Annotated[bool, Query(description="Include labels that were replaced or withdrawn.")]
 
 _AT = "2026-11-21T10:37:06.257123Z"
 _DIGEST = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
@@ -135,7 +136,7 @@ def list_run_labels(
     metric: Text = None,
     labeller: Text = None,
     verdict: LabelVerdict | None = None,
-    history: Annotated[bool, Query(description="Include labels that were replaced or withdrawn.")] = False,
+    history: History = False,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Response:
@@ -229,7 +230,7 @@ def export_run_labels(
     run_id: str,
     access: Running,
     form: Form = "jsonl",
-    history: Annotated[bool, Query(description="Include labels that were replaced or withdrawn.")] = False,
+    history: History = False,
 ) -> Response:
     """Return everybody's labels as a file. Who reads it does not label blindly afterwards: label first."""
     access.runs.find_folder(run_id)

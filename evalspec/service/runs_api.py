@@ -32,6 +32,7 @@ from evalspec.service.timestamps import to_seconds
 
 ROUTER = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=JsonRoute)
 
+ManifestPath = Annotated[str | None, Query(description="Path in the project.", max_length=1000)]
 Branch = Annotated[
     str | None,
     Query(description="Of the project, or `:7` for builds of pull request 7; empty: runs of neither.", max_length=1000),
@@ -104,7 +105,7 @@ def list_runs(
     verdict: VerdictStatus | None = None,
     status: RunStatus | None = None,
     kind: Annotated[RunKind | None, Query(description="`retriever`: evaluations of retrievers.")] = None,
-    manifest: Annotated[str | None, Query(description="Path in the project.", max_length=1000)] = None,
+    manifest: ManifestPath = None,
     dataset: Annotated[str | None, Query(description="Only runs with this dataset.", max_length=1000)] = None,
     since: Since = None,
     until: Until = None,
@@ -213,7 +214,7 @@ def get_trend(
     access: Reading,
     dataset: Annotated[str, Query(max_length=1000)],
     metric: Annotated[str, Query(max_length=1000)],
-    manifest: Annotated[str | None, Query(description="Path in the project.", max_length=1000)] = None,
+    manifest: ManifestPath = None,
     since: Since = None,
     until: Until = None,
     branch: Branch = None,

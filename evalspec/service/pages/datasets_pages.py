@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
+import msgspec
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from msgspec import Struct
@@ -195,7 +196,7 @@ def _check(visit: Visit, found: FoundDataset) -> CheckOutcome:
     """Return the check of a dataset. A large one is checked by a worker."""
     if found.size <= SMALL_BYTES:
         return CheckOutcome(check_small(visit.project, found))
-    asked = {**found.place.to_request(), "signature": found.signature}
+    asked = {**msgspec.to_builtins(found.place), "signature": found.signature}
     job = find_same_job(visit.access, KIND, asked)
     if job is not None and job.status == JobStatus.FAILED:
         return CheckOutcome(error=job.error or "the check failed")
