@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends, Header, Request
@@ -64,6 +65,17 @@ class Access(Struct, frozen=True):
     def runs(self) -> RunIndex:
         """The index of the runs of the namespace."""
         return self.service.runs[self.namespace]
+
+    def find_indexed(self, run_id: str) -> Path:
+        """Return the folder of a run whose index of samples is current.
+
+        Raises:
+            ApiProblem: 404: There is no such run. 409: It is in progress or damaged. 503: Its index is being written.
+            StoreError: The run cannot be read, or there is no space for its index.
+        """
+        entry, folder = self.runs.find(run_id), self.runs.find_folder(run_id)
+        self.service.samples.require(folder, entry.samples)
+        return folder
 
     def record(self, action: str, target: str) -> None:
         """Add an entry to the audit log of the namespace, about what the caller did."""

@@ -9,13 +9,15 @@ from fastapi import Response
 JSON_TYPE = "application/json"
 
 
-def render_answer(document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def render_answer(
+    document: Any, status: int = 200, headers: Mapping[str, str] | None = None, media_type: str = JSON_TYPE
+) -> Response:
     """Return a JSON-serializable value as a response, without the checks of a pydantic model.
 
-    It is ASCII, because texts of a run may have lone surrogates, which UTF-8 cannot represent.
+    It is ASCII, because texts of runs and requests may have lone surrogates, which UTF-8 cannot represent.
     """
     content = json.dumps(document, allow_nan=False, separators=(",", ":"))
-    return Response(content, status, headers, JSON_TYPE)
+    return Response(content, status, headers, media_type)
 
 
 def file_headers(name: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from sqlalchemy import String, delete, exists, select
 
 from evalspec.base.errors import EvalspecError, InvalidInput
@@ -22,6 +22,7 @@ from evalspec.curation.labels.session import LabelSession
 from evalspec.model.labels import Target
 from evalspec.service.access import Access, Reading, Running
 from evalspec.service.database import read_clock, reading, writing
+from evalspec.service.documents import body_config, show_example
 from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.gold_people import assign_reviews, find_project_set
 from evalspec.service.indexed_run import IndexedRun, open_indexed_run
@@ -54,7 +55,7 @@ Number = Annotated[int | None, Field(ge=0, le=999_999_999)]
 class LabelQueue(BaseModel):
     """Replies or scores of a run, as the page that labels them filters them."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = body_config()
     metric: Text = Field(None, description="The scores of this metric; null: the replies.")
     dataset: Text = None
     tag: Text = None
@@ -67,7 +68,7 @@ class LabelQueue(BaseModel):
 class AssignmentRequest(BaseModel):
     """Who is asked to label what. `people_per_reply`: how many of them label each reply; null: all."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [_REQUEST]})
+    model_config = body_config(_REQUEST)
     run_id: str = Field(max_length=100)
     queue: LabelQueue = LabelQueue()
     people: list[Annotated[str, Field(max_length=300)]] = Field(min_length=1, max_length=50)
@@ -80,7 +81,7 @@ class AssignmentAnswer(AssignmentRequest):
     `left`: people without the role by now, whose share the others have.
     """
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_ANSWER]})
+    model_config = show_example(_ANSWER)
     id: str
     left: list[str]
     assigned_by: str
@@ -92,16 +93,14 @@ class AssignmentAnswer(AssignmentRequest):
 class AssignmentList(BaseModel):
     """Assignments of the namespace: the caller's first, each newest first."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"assignments": [_ANSWER]}]})
+    model_config = show_example({"assignments": [_ANSWER]})
     assignments: list[AssignmentAnswer]
 
 
 class ReviewAssignment(BaseModel):
     """Whom to ask for reviews. `triples`: their ids. `count`: in place of them, so many that need a review most."""
 
-    model_config = ConfigDict(
-        extra="forbid", strict=True, json_schema_extra={"examples": [{"reviewer": "ben", "count": 20}]}
-    )
+    model_config = body_config({"reviewer": "ben", "count": 20})
     reviewer: str = Field(max_length=300, description="One of the people of the set.")
     triples: list[Annotated[str, Field(max_length=2000)]] = Field([], max_length=1000)
     count: int = Field(0, ge=0, le=1000)
@@ -110,7 +109,7 @@ class ReviewAssignment(BaseModel):
 class AssignedReviews(BaseModel):
     """The triples that a person was asked to review."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"triples": ["refund"]}]})
+    model_config = show_example({"triples": ["refund"]})
     triples: list[str]
 
 

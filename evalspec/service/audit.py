@@ -4,38 +4,20 @@ import secrets
 from logging import ERROR
 from typing import Any
 
-from msgspec import Struct
-from sqlalchemy import ColumnElement, Engine, and_, delete, or_, select
+from sqlalchemy import Engine, Row, delete, select
 
 from evalspec.base.errors import StoreError
-from evalspec.service.database import DAY_SECONDS, read_clock, reading, writing
+from evalspec.service.database import DAY_SECONDS, list_newest_first, read_clock, reading, writing
 from evalspec.service.logs import log_event
 from evalspec.service.tables import AUDIT
 
 _MOST_CHARACTERS = 300
 
 
-class AuditEntry(Struct, frozen=True):
-    """One entry. `at`: seconds since 1970. `action`: method and route template, or the name of an internal action.
-
-    `target`: ids of what was changed. `namespace`: None if it is unknown, or concerns all.
-    """
-
-    id: str
-    at: float
-    action: str
-    namespace: str | None = None
-    user: str | None = None
-    token_id: str | None = None
-    address: str | None = None
-    target: str | None = None
-    status: int | None = None
-
-
 def record(engine: Engine, action: str, **values: Any) -> None:
     """Add an entry, or log it if the database does not take it: what it is about has happened, and is answered so.
 
-    `values`: the other fields of AuditEntry.
+    `action`: method and route template, or the name of an internal action. `values`: of other columns of the table.
     """
     clean = {key: _shorten(value) if isinstance(value, str) else value for key, value in values.items()}
     try:
@@ -55,21 +37,16 @@ def list_entries(
     status: int | None = None,
     before: tuple[float, str] | None = None,
     limit: int = 50,
-) -> list[AuditEntry]:
-    """Return entries of a namespace, newest first. None: of all, and those that belong to none.
+) -> list[Row[Any]]:
+    """Return entries of a namespace, newest first: rows of the table. None: of all, and those that belong to none.
 
     `before`: only entries older than this (at, id).
     """
     wanted: dict[str, Any] = {"namespace": namespace, "user": user, "action": action, "status": status}
-    conditions: list[ColumnElement[bool]] = [
-        AUDIT.c[name] == value for name, value in wanted.items() if value is not None
-    ]
-    if before is not None:
-        moment, id = before
-        conditions.append(or_(AUDIT.c.at < moment, and_(AUDIT.c.at == moment, AUDIT.c.id < id)))
-    found = select(AUDIT).where(*conditions).order_by(AUDIT.c.at.desc(), AUDIT.c.id.desc()).limit(limit)
+    conditions = [AUDIT.c[name] == value for name, value in wanted.items() if value is not None]
+    found = list_newest_first(select(AUDIT).where(*conditions), AUDIT.c.at, AUDIT.c.id, before, limit)
     with reading(engine) as connection:
-        return [AuditEntry(**row._asdict()) for row in connection.execute(found)]
+        return list(connection.execute(found))
 
 
 def purge_entries(engine: Engine, days: int) -> int:

@@ -23,12 +23,13 @@ from evalspec.runs.store.stored_run import open_run
 from evalspec.service.access import Access, Reading, Reviewing, permits
 from evalspec.service.cursors import Limit
 from evalspec.service.database import read_clock, reading, writing
+from evalspec.service.documents import body_config, show_example
 from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.json_bodies import JsonRoute
-from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.problems import ApiProblem, conflict, not_found
 from evalspec.service.run_index import FUTURE_SECONDS, RunFilter
 from evalspec.service.tables import BASELINES
-from evalspec.service.timestamps import render_time
+from evalspec.service.timestamps import ShownTime
 from evalspec.service.tokens import Scope
 from evalspec.verdict.comparison.baseline import Baseline, build_baseline, render_baseline
 
@@ -56,7 +57,7 @@ Gating = Annotated[Access, Depends(permits(Scope.READ, Scope.PUSH))]
 class PromotionRequest(BaseModel):
     """The run to promote."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"run_id": RUN_ID}]})
+    model_config = body_config({"run_id": RUN_ID})
     run_id: str = Field(max_length=100)
     add: bool = Field(False, description="Add its attempts to the baseline, which must measure the same.")
     reason: str | None = Field(
@@ -67,33 +68,33 @@ class PromotionRequest(BaseModel):
 class Promotion(BaseModel):
     """Who promoted a run when. `number`: counts those of a name. `reason`: why its losses were accepted."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_PROMOTED]})
+    model_config = ConfigDict(from_attributes=True, json_schema_extra={"examples": [_PROMOTED]})
     name: str
     number: int
     run_id: str
-    promoted_by: str
-    promoted_at: str
+    promoted_by: str = Field(validation_alias="user")
+    promoted_at: ShownTime = Field(validation_alias="at")
     reason: str | None
 
 
 class PromotionList(BaseModel):
     """Promotions, newest first."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"promotions": [_PROMOTED]}]})
+    model_config = show_example({"promotions": [_PROMOTED]})
     promotions: list[Promotion]
 
 
 class BaselineAnswer(Promotion):
     """A baseline. `run_id`: of the promoted run, or of the newest one of the branch, whose anchor was promoted."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_PROMOTED | {"sha256": "0" * 64, "document": "{}"}]})
+    model_config = show_example(_PROMOTED | {"sha256": "0" * 64, "document": "{}"})
     sha256: str
     document: str = Field(description="The baseline's file, as `evalspec runs promote` writes it.")
 
 
 def list_promotions(engine: Engine, namespace: str, limit: int = 50, **wanted: str | None) -> list[Promotion]:
     """Return who promoted what, newest first. `wanted`: `name` or `run_id`; None: any."""
-    return [_describe(row) for row in _read_rows(engine, namespace, limit, **wanted)]
+    return [Promotion.model_validate(row) for row in _read_rows(engine, namespace, limit, **wanted)]
 
 
 def _read_rows(engine: Engine, namespace: str, limit: int, **wanted: str | None) -> list[Any]:
@@ -102,17 +103,6 @@ def _read_rows(engine: Engine, namespace: str, limit: int, **wanted: str | None)
     order = (BASELINES.c.number,) if wanted.get("name") else (BASELINES.c.at, BASELINES.c.number)
     with reading(engine) as connection:  # of one name, the last promotion counts, also if the clock was set back
         return list(connection.execute(found.order_by(*(column.desc() for column in order)).limit(limit)))
-
-
-def _describe(row: Any) -> Promotion:
-    return Promotion(
-        name=row.name,
-        number=row.number,
-        run_id=row.run_id,
-        promoted_by=row.user,
-        promoted_at=render_time(row.at),
-        reason=row.reason,
-    )
 
 
 @ROUTER.get("", summary="List promotions")
@@ -152,7 +142,7 @@ def promote_run(name: Name, asked: PromotionRequest, access: Reviewing) -> Basel
     entry = access.runs.find(asked.run_id)
     if entry.status is not RunStatus.FINISHED or entry.partial or entry.verdict == VerdictStatus.SHARD:
         detail = f"run {entry.id} is not finished or has a part of the samples; promote a finished run of everything"
-        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+        raise conflict(detail)
     row, over = _read_promoted(access, name, is_anchor=asked.reason is not None)
     if asked.add and (over is None or asked.reason is not None):
         raise InvalidInput("add needs a baseline to add to, and takes no reason", "promote the run without add")
@@ -174,7 +164,7 @@ def promote_run(name: Name, asked: PromotionRequest, access: Reviewing) -> Basel
             row = connection.execute(added).one()
     except IntegrityError:
         detail = f"somebody else promoted a run to baseline {name} meanwhile; look at it, and try again"
-        raise ApiProblem(HTTPStatus.CONFLICT, detail) from None
+        raise conflict(detail) from None
     return _answer(row, baseline)
 
 
@@ -203,7 +193,7 @@ def _read_promoted(access: Access, name: str, *, is_anchor: bool = False) -> tup
     if is_anchor:
         return row, None
     fix = "restore it from a backup, or promote a run with a reason (--anchor REASON)"
-    raise ApiProblem(HTTPStatus.CONFLICT, f"the document of baseline '{name}' ({path.name[:12]}…) {cause}. {fix}")
+    raise conflict(f"the document of baseline '{name}' ({path.name[:12]}…) {cause}. {fix}")
 
 
 def _name_file(document: Mapping[str, Any]) -> str:
@@ -286,5 +276,5 @@ def _digest(text: str) -> str:
 
 def _answer(row: Any, baseline: Baseline) -> BaselineAnswer:
     text = render_baseline(baseline)
-    shown = _describe(row).model_dump() | {"run_id": baseline.run.id}
-    return BaselineAnswer(**shown, sha256=_digest(text), document=text)
+    own = {"run_id": baseline.run.id, "sha256": _digest(text), "document": text}
+    return BaselineAnswer.model_validate({**row._mapping, **own})

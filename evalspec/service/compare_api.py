@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from evalspec.model import Direction
 from evalspec.model.comparisons import (
@@ -18,15 +18,15 @@ from evalspec.model.comparisons import (
     SampleKind,
     ScoreChange,
 )
-from evalspec.service.access import Access, Reading
+from evalspec.service.access import Reading
 from evalspec.service.answers import render_answer
 from evalspec.service.bounds import ResamplingSeed
-from evalspec.service.comparing import COMPARISON, compare_project_runs, find_run_folder
-from evalspec.service.documents import document_type, render_document
+from evalspec.service.comparing import COMPARISON, compare_project_runs, count_samples
+from evalspec.service.documents import body_config, document_type, render_document
 from evalspec.service.examples import RUN_ID
 from evalspec.service.jobs_api import JobState, describe_job
 from evalspec.service.json_bodies import JsonRoute
-from evalspec.service.same_jobs import start_job
+from evalspec.service.requested_jobs import start_job
 from evalspec.service.sample_builds import SMALL
 
 ROUTER = APIRouter(prefix="/v1/compare", tags=["compare"], route_class=JsonRoute)
@@ -72,11 +72,7 @@ _EXAMPLE = Comparison(
 class CompareRequest(BaseModel):
     """Runs to compare: ids, labels, `latest`, or names of promoted baselines. The options are those of the command."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        json_schema_extra={"examples": [{"baseline": "latest", "candidates": ["latest"], "samples": 5}]},
-    )
+    model_config = body_config({"baseline": "latest", "candidates": ["latest"], "samples": 5})
     baseline: Name
     candidates: list[Name] = Field(min_length=1, max_length=10)
     datasets: list[str] = Field([], max_length=100)
@@ -97,14 +93,8 @@ class CompareRequest(BaseModel):
 def compare(asked: CompareRequest, access: Reading) -> Response:
     """Compare candidates with a baseline, and test whether the differences exceed noise."""
     request = asked.model_dump()
-    if _count_samples(access, asked) <= SMALL:
+    if count_samples(access, request) <= SMALL:
         return render_document(compare_project_runs(access.project, request))
     job = start_job(access, COMPARISON, request, "compare")
     answer: Any = describe_job(job).model_dump(mode="json")
     return render_answer(answer, HTTPStatus.ACCEPTED, {"Location": f"/v1/jobs/{job.id}"})
-
-
-def _count_samples(access: Access, asked: CompareRequest) -> int:
-    """Return the number of samples of all compared runs. Promoted baselines are not counted."""
-    folders = (find_run_folder(access.project, name) for name in (asked.baseline, *asked.candidates))
-    return sum(access.runs.find(folder.name).samples for folder in folders if folder is not None)

@@ -32,6 +32,7 @@ from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.new_failures import OutcomePair, pair_outcomes
 
 if TYPE_CHECKING:
+    from evalspec.service.access import Access
     from evalspec.service.job_process import Work
 
 COMPARISON = "comparison"
@@ -95,6 +96,12 @@ def find_run_folder(project: Project, name: str) -> Path | None:
     if name == LATEST_NAME:
         return next(iter(store.list()), None)
     return store.labels().get(name)
+
+
+def count_samples(access: "Access", asked: Mapping[str, Any]) -> int:
+    """Return the number of samples of all runs to compare. Promoted baselines are not counted."""
+    folders = (find_run_folder(access.project, name) for name in (asked["baseline"], *asked["candidates"]))
+    return sum(access.runs.find(folder.name).samples for folder in folders if folder is not None)
 
 
 def _shorten(comparison: Comparison, most: int) -> Comparison:

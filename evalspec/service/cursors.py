@@ -2,10 +2,10 @@
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from math import isfinite
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Query
 from pydantic import Field
@@ -19,12 +19,26 @@ NextCursor = Annotated[
 ]
 Limit = Annotated[int, Query(ge=1, le=500, description="Entries of a page, at most.")]
 
+Entry = TypeVar("Entry")
+
 _BEYOND_INTEGERS = 2**63
 
 
 def encode_cursor(*place: float | str) -> str:
     """Return the cursor of a place in a list: values by which the list is sorted."""
     return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+
+
+def cut_page(
+    found: Sequence[Entry], limit: int, find_place: Callable[[Entry], Sequence[float | str]]
+) -> tuple[Sequence[Entry], str | None]:
+    """Return the entries of a page and the cursor of the next one; None: this is the last one.
+
+    `found`: an entry more than the page has, if there are more. `find_place`: the values of an entry by which the list
+    is sorted.
+    """
+    shown = found[:limit]
+    return shown, encode_cursor(*find_place(shown[-1])) if len(found) > limit else None
 
 
 def decode_cursor(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, inspect
+from sqlalchemy import URL, Column, Connection, Engine, Select, Table, create_engine, event, inspect, tuple_
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
@@ -171,6 +171,15 @@ def read_clock(connection: Connection) -> float:
     if connection.dialect.name == POSTGRESQL:
         return float(connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar_one())
     return time.time()
+
+
+def list_newest_first(
+    found: Select[Any], moment: Column[float], id: Column[str], before: tuple[float, str] | None, limit: int
+) -> Select[Any]:
+    """Return a query for at most so many rows, newest first. `before`: only rows older than this (moment, id)."""
+    if before is not None:
+        found = found.where(tuple_(moment, id) < before)
+    return found.order_by(moment.desc(), id.desc()).limit(limit)
 
 
 def wait_in_line(connection: Connection, key: int) -> None:

@@ -25,7 +25,7 @@ from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.profile import DatasetProfile, Profiler
 from evalspec.service.places import hide_folder
 from evalspec.service.posted_datasets import DATASET_FORMAT, describe_few, explain_irrelevant
-from evalspec.service.project_datasets import FoundDataset, find_dataset, parse_place
+from evalspec.service.project_datasets import DatasetPlace, FoundDataset, find_dataset
 from evalspec.service.settings import Project
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class DatasetCheck(Struct, frozen=True):
 
 def run_dataset_check(work: "Work") -> Mapping[str, Any]:
     """Execute a job of kind `dataset_check`, and return the check. The request: a place with a signature."""
-    found = find_dataset(work.project, parse_place(work.job.request))
+    found = find_dataset(work.project, msgspec.convert(work.job.request, built(DatasetPlace)))
     return {"check": _clean(msgspec.to_builtins(check_dataset(work.project, found)))}
 
 

@@ -5,11 +5,12 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from evalspec.service.access import Pushing, Reading
 from evalspec.service.answers import render_answer
 from evalspec.service.bounds import Version
+from evalspec.service.documents import body_config, show_example
 from evalspec.service.examples import DATASET, MOMENT
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.posted_datasets import (
@@ -47,7 +48,7 @@ _FEW = "only 1 queries: differences between retrievers will rarely exceed noise.
 class QueryShape(BaseModel):
     """One query, as documentation: the reader of the format checks it."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_QUERY]})
+    model_config = show_example(_QUERY)
     query_id: str
     query_input: dict[str, Any] = Field(description="What the retriever is asked.")
     relevant_documents: list[str] = Field(min_length=1, description="Ids of documents.")
@@ -60,7 +61,7 @@ Queries = Annotated[list[Any], Field(min_length=1, json_schema_extra={"items": Q
 class DatasetPost(BaseModel):
     """A dataset: queries with the documents that a retriever should return."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [_POST]})
+    model_config = body_config(_POST)
     dataset_name: str = Field(min_length=1)
     queries: Queries
     description: str | None = None
@@ -80,14 +81,14 @@ class DatasetVersion(BaseModel):
 class DatasetPosted(DatasetVersion):
     """A dataset after a post."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{**_VERSION, "warnings": [_FEW]}]})
+    model_config = show_example({**_VERSION, "warnings": [_FEW]})
     warnings: list[str] = Field([], description="What its author should know.")
 
 
 class DatasetDocument(DatasetVersion):
     """A version of a dataset with its queries, as they were posted."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{**_VERSION, "versions": [1], **_POST}]})
+    model_config = show_example({**_VERSION, "versions": [1], **_POST})
     versions: list[int] = Field(description="Every version, oldest first.")
     queries: Queries
     description: str | None = None
@@ -97,7 +98,7 @@ class DatasetDocument(DatasetVersion):
 class DatasetList(BaseModel):
     """The newest version of each dataset, by name."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"datasets": [_VERSION]}]})
+    model_config = show_example({"datasets": [_VERSION]})
     datasets: list[DatasetVersion]
 
 

@@ -28,10 +28,21 @@ def to_json(record: Struct) -> dict[str, Any]:
     return found
 
 
+def show_example(example: Any) -> ConfigDict:
+    """Return the configuration of an answer. `example`: of a whole one, for OpenAPI."""
+    return ConfigDict(json_schema_extra={"examples": [example]})
+
+
+def body_config(example: Any = None, *, strict: bool = True) -> ConfigDict:
+    """Return the configuration of a body, whose unknown keys are refused. `strict`: values of other types are, too."""
+    shown = ConfigDict() if example is None else show_example(example)
+    return ConfigDict(extra="forbid", strict=strict) | shown
+
+
 def page_example(name: str, record: Struct, **more: Any) -> ConfigDict:
     """Return the configuration of a page of records, with an example. `name`: of the list. `more`: other fields."""
     shown = json.loads(json.dumps(to_json(record)))
-    return ConfigDict(json_schema_extra={"examples": [{name: [shown], **more, "next_cursor": None}]})
+    return show_example({name: [shown], **more, "next_cursor": None})
 
 
 def render_document(record: Struct, status: int = 200) -> Response:

@@ -30,8 +30,8 @@ from evalspec.service.evaluations_api import find_evaluation
 from evalspec.service.jobs import Job, JobStatus
 from evalspec.service.jobs_api import JobState, describe_job
 from evalspec.service.openapi import describe_problem
-from evalspec.service.problems import ApiProblem
-from evalspec.service.same_jobs import find_same_job, start_job
+from evalspec.service.problems import ApiProblem, conflict
+from evalspec.service.requested_jobs import find_same_job, start_job
 from evalspec.service.sample_builds import SMALL
 
 ROUTER = APIRouter(prefix="/v1/retrievers/evaluations/compare", tags=["evaluations"])
@@ -92,7 +92,7 @@ def _compare(access: Access, found: Sequence[CompletedEvaluation]) -> Comparison
         return compare_project_runs(access.project, asked)
     job = find_same_job(access, COMPARISON, asked)
     if job is not None and job.status == JobStatus.FAILED:
-        raise ApiProblem(HTTPStatus.CONFLICT, job.error or "the comparison failed")
+        raise conflict(job.error or "the comparison failed")
     if job is not None and job.status == JobStatus.COMPLETED and job.result is not None:
         return msgspec.convert(job.result, built(Comparison))
     return job if job is not None and job.is_open else start_job(access, COMPARISON, asked, "compare")
@@ -101,8 +101,7 @@ def _compare(access: Access, found: Sequence[CompletedEvaluation]) -> Comparison
 def _find_completed(access: Access, id: str) -> CompletedEvaluation:
     job = find_evaluation(access, id)
     if job.status != JobStatus.COMPLETED or job.result is None:
-        detail = f"evaluation {id} is {job.status}; only completed ones can be compared"
-        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+        raise conflict(f"evaluation {id} is {job.status}; only completed ones can be compared")
     result = msgspec.convert(job.result, built(EvaluationResult))
     if not (access.project.store.runs / result.run_id).is_dir():
         raise ApiProblem(HTTPStatus.GONE, f"the run {result.run_id} of evaluation {id} was deleted. evaluate again")

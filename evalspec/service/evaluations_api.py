@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from evalspec.base.errors import StoreError
 from evalspec.base.registry import near_miss
@@ -16,7 +16,8 @@ from evalspec.runs.planning.retrievers import name_variants
 from evalspec.service import jobs
 from evalspec.service.access import Access, Reading, Running
 from evalspec.service.bounds import Version
-from evalspec.service.cursors import Cursor, NextCursor, decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, NextCursor, cut_page, decode_cursor
+from evalspec.service.documents import body_config, show_example
 from evalspec.service.evaluation_files import EVALUATION, EvaluationFile, write_evaluation
 from evalspec.service.evaluations import (
     DEFAULT_K,
@@ -32,8 +33,8 @@ from evalspec.service.jobs_api import describe_job
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.posted_datasets import find_summary
 from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.requested_jobs import start_job
 from evalspec.service.run_jobs import check_request, resolve_manifest
-from evalspec.service.same_jobs import start_job
 from evalspec.service.settings import MANIFEST, Project
 
 ROUTER = APIRouter(prefix="/v1/retrievers/{retriever_id}/evaluations", tags=["evaluations"], route_class=JsonRoute)
@@ -71,7 +72,7 @@ _EXAMPLE: dict[str, Any] = {
 class MeasureConfig(BaseModel):
     """What to compute."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = body_config()
     k_values: Annotated[list[Annotated[int, Field(ge=1, le=HIGHEST_K)]], Field(min_length=1, max_length=_MOST_K)] = (
         list(DEFAULT_K)
     )
@@ -85,11 +86,7 @@ class MeasureConfig(BaseModel):
 class EvaluationStart(BaseModel):
     """An evaluation to start."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        json_schema_extra={"examples": [{"dataset_name": DATASET, "evaluation_config": _CONFIG}]},
-    )
+    model_config = body_config({"dataset_name": DATASET, "evaluation_config": _CONFIG})
     dataset_name: str = Field(min_length=1)
     dataset_version: Version | None = Field(None, description="Default: the newest.")
     evaluation_config: MeasureConfig = MeasureConfig()
@@ -98,7 +95,7 @@ class EvaluationStart(BaseModel):
 class EvaluationState(BaseModel):
     """The state of an evaluation. Metrics are null until it is completed."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
+    model_config = show_example(_EXAMPLE)
     evaluation_id: str
     task_id: str = Field(description="Its job, as in /v1/tasks/{task_id} and /v1/jobs/{task_id}.")
     status: JobStatus
@@ -124,7 +121,7 @@ class EvaluationState(BaseModel):
 class EvaluationList(BaseModel):
     """A page of evaluations, newest first."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"evaluations": [_EXAMPLE], "next_cursor": None}]})
+    model_config = show_example({"evaluations": [_EXAMPLE], "next_cursor": None})
     evaluations: list[EvaluationState]
     next_cursor: NextCursor
 
@@ -180,19 +177,14 @@ def list_evaluations(
     """Return the evaluations of a retriever, newest first."""
     wanted = {"retriever_id": retriever_id} | ({} if dataset_name is None else {"dataset_name": dataset_name})
     before: Any = decode_cursor(cursor, float, str)
-    found = jobs.list_jobs(
-        access.engine,
-        access.namespace,
-        [EVALUATION],
-        statuses=status or (),
-        wanted=wanted,
-        before=before,
-        limit=limit + 1,
+    engine, kinds, statuses = access.engine, [EVALUATION], status or ()
+    known = jobs.list_jobs(
+        engine, access.namespace, kinds, statuses=statuses, wanted=wanted, before=before, limit=limit + 1
     )
-    if not found:
+    if not known:
         _check_retriever(access.project, retriever_id)
-    following = encode_cursor(found[limit - 1].created_at, found[limit - 1].id) if len(found) > limit else None
-    return EvaluationList(evaluations=[describe_evaluation(job) for job in found[:limit]], next_cursor=following)
+    found, following = cut_page(known, limit, lambda job: (job.created_at, job.id))
+    return EvaluationList(evaluations=[describe_evaluation(job) for job in found], next_cursor=following)
 
 
 @ROUTER.get("/{evaluation_id}", summary="Show an evaluation")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 from msgspec import Meta
 from msgspec.structs import asdict
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.gold.authoring import revise_words
@@ -20,8 +20,8 @@ from evalspec.curation.gold.viewer import SEEN_STATES, Viewer
 from evalspec.model import Curation
 from evalspec.service.access import Access, Reading, Reviewing
 from evalspec.service.bounds import Version
-from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
-from evalspec.service.documents import document_type, render_document
+from evalspec.service.cursors import Cursor, Limit, NextCursor, cut_page, decode_cursor
+from evalspec.service.documents import body_config, document_type, render_document, show_example
 from evalspec.service.gold_people import (
     find_caller_viewer,
     find_project_set,
@@ -33,7 +33,7 @@ from evalspec.service.gold_people import (
 )
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.places import hide_folder, hide_folder_within
-from evalspec.service.problems import ApiProblem
+from evalspec.service.problems import conflict
 from evalspec.service.settings import Project
 
 ROUTER = APIRouter(prefix="/v1/gold", tags=["gold"], route_class=JsonRoute)
@@ -101,7 +101,7 @@ class GoldSetAnswer(BaseModel):
 class GoldSets(BaseModel):
     """The gold sets of a project. `problems`: of sets that cannot be read."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"sets": [_SET], "problems": []}]})
+    model_config = show_example({"sets": [_SET], "problems": []})
     sets: list[GoldSetAnswer]
     problems: list[str]
 
@@ -136,7 +136,7 @@ class ReviewedTriple(TripleContent):
 class NextTriple(BaseModel):
     """The next triple to review. null: nothing is waiting."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"waiting": 2, "triple": _REVIEWED}]})
+    model_config = show_example({"waiting": 2, "triple": _REVIEWED})
     waiting: int
     triple: ReviewedTriple | None
 
@@ -144,7 +144,7 @@ class NextTriple(BaseModel):
 class TripleAnswer(TripleContent):
     """A triple with its state, as the caller may see it: `to review` and `reviewed by you` hide what others said."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_TRIPLE]})
+    model_config = show_example(_TRIPLE)
     state: str
     resolution: str | None
     author: str | None
@@ -157,7 +157,7 @@ class TripleAnswer(TripleContent):
 class TriplePage(BaseModel):
     """A page of triples, in the order of their ids."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"triples": [_TRIPLE], "next_cursor": None}]})
+    model_config = show_example({"triples": [_TRIPLE], "next_cursor": None})
     triples: list[TripleAnswer]
     next_cursor: NextCursor
 
@@ -165,7 +165,7 @@ class TriplePage(BaseModel):
 class WholeTriple(TripleAnswer):
     """A triple with the texts of its blocks and its history."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{**_TRIPLE, **_REVIEWED, "history": [_EVENT]}]})
+    model_config = show_example({**_TRIPLE, **_REVIEWED, "history": [_EVENT]})
     texts: list[BlockTextAnswer]
     numbers: list[str] = []
     history: list[dict[str, Any]]
@@ -183,10 +183,7 @@ _STATS = SeenCuration(name="help", hidden=0)
 class ReviewRequest(BaseModel):
     """A confirmation, or a flag with what is wrong. `revision`: the one that was shown."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"revision": 1, "verdict": "overstated", "category": "numeric"}]},
-    )
+    model_config = body_config({"revision": 1, "verdict": "overstated", "category": "numeric"}, strict=False)
     revision: Version = Field(strict=True)
     verdict: ReviewVerdict
     category: Category | None = Field(None, description="What a flag is about; it decides the rule of the dispute.")
@@ -196,7 +193,7 @@ class ReviewRequest(BaseModel):
 class ResolutionRequest(BaseModel):
     """How a dispute ends."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"outcome": "upheld"}]})
+    model_config = body_config({"outcome": "upheld"}, strict=False)
     outcome: Literal["upheld", "dropped"]
     category: Category | None = None
     note: Note = None
@@ -205,9 +202,8 @@ class ResolutionRequest(BaseModel):
 class RevisionRequest(BaseModel):
     """New words of a triple; what is missing stays. `revision`: the one that was shown."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"revision": 1, "expected_answer": "Within 14 days.", "note": "It said 15."}]},
+    model_config = body_config(
+        {"revision": 1, "expected_answer": "Within 14 days.", "note": "It said 15."}, strict=False
     )
     revision: Version = Field(strict=True)
     question: Words | None = None
@@ -246,8 +242,8 @@ def list_triples(
         for id, entry in sorted(found.entries.items())
         if (place is None or id > place[0]) and (not state or viewer.show_state(entry) in state)
     ]
-    following = encode_cursor(entries[limit - 1].id) if len(entries) > limit else None
-    return TriplePage(triples=[_describe_triple(entry, viewer) for entry in entries[:limit]], next_cursor=following)
+    shown, following = cut_page(entries, limit, lambda entry: (entry.id,))
+    return TriplePage(triples=[_describe_triple(entry, viewer) for entry in shown], next_cursor=following)
 
 
 @ROUTER.get("/{name}/next", response_model_exclude_unset=True, summary="Show the next triple to review")
@@ -261,7 +257,7 @@ def get_next_triple(name: str, access: Reviewing) -> NextTriple:
 
 @ROUTER.get(
     "/{name}/stats",
-    response_model=document_type(SeenCuration, SeenCuration(name="help", hidden=0)),
+    response_model=document_type(SeenCuration, _STATS),
     summary="Show agreement and quality",
 )
 def get_stats(name: str, access: Reading) -> Response:
@@ -284,12 +280,7 @@ def get_triple(name: str, triple_id: str, access: Reading) -> WholeTriple:
     return _describe_whole_triple(access.project, root, entry, find_caller_viewer(read_set(root), access))
 
 
-@ROUTER.post(
-    "/{name}/triples/{triple_id}/reviews",
-    status_code=HTTPStatus.CREATED,
-    response_model_exclude_unset=True,
-    summary="Review a triple",
-)
+@ROUTER.post("/{name}/triples/{triple_id}/reviews", **_MADE, summary="Review a triple")
 def review_triple(name: str, triple_id: str, asked: ReviewRequest, access: Reviewing) -> TripleAnswer:
     """Confirm a triple, or flag it. Two confirmations accept it, one flag makes it disputed.
 
@@ -302,12 +293,7 @@ def review_triple(name: str, triple_id: str, asked: ReviewRequest, access: Revie
     return _describe(access, root, review(root, entry.id, person, flag, category=asked.category, note=asked.note))
 
 
-@ROUTER.post(
-    "/{name}/triples/{triple_id}/resolution",
-    status_code=HTTPStatus.CREATED,
-    response_model_exclude_unset=True,
-    summary="Settle a dispute",
-)
+@ROUTER.post("/{name}/triples/{triple_id}/resolution", **_MADE, summary="Settle a dispute")
 def resolve_triple(name: str, triple_id: str, asked: ResolutionRequest, access: Reviewing) -> TripleAnswer:
     """Uphold or drop a disputed triple: author and flagger agree, or a third person adjudicates."""
     root = find_project_set(access.project, name)
@@ -318,12 +304,7 @@ def resolve_triple(name: str, triple_id: str, asked: ResolutionRequest, access: 
     return _describe(access, root, settled)
 
 
-@ROUTER.post(
-    "/{name}/triples/{triple_id}/revisions",
-    status_code=HTTPStatus.CREATED,
-    response_model_exclude_unset=True,
-    summary="Revise a triple",
-)
+@ROUTER.post("/{name}/triples/{triple_id}/revisions", **_MADE, summary="Revise a triple")
 def revise_triple(name: str, triple_id: str, asked: RevisionRequest, access: Reviewing) -> TripleAnswer:
     """Replace question, answer or claims by a new revision, whose reviews start again.
 
@@ -348,8 +329,7 @@ def _find_revision(root: Path, id: str, revision: int) -> TripleEntry:
     """
     entry = find_project_triple(root, id)
     if entry.review_status.revision != revision:
-        detail = f"the triple has revision {entry.review_status.revision} by now; look at it first"
-        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+        raise conflict(f"the triple has revision {entry.review_status.revision} by now; look at it first")
     return entry
 
 

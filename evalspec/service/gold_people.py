@@ -14,7 +14,7 @@ from evalspec.curation.gold.schema import SetFile
 from evalspec.curation.gold.viewer import Viewer, find_viewer
 from evalspec.service.access import Access
 from evalspec.service.people import list_reviewers
-from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.problems import ApiProblem, conflict, not_found
 from evalspec.service.settings import Project
 
 
@@ -34,7 +34,7 @@ def find_project_set(project: Project, name: str) -> Path:
     if not found:
         raise not_found(f"there is no gold set '{name[:100]}'", "GET /v1/gold lists all sets")
     if len(found) > 1:
-        raise ApiProblem(HTTPStatus.CONFLICT, f"two gold sets are named '{name}'; rename the folder of one of them")
+        raise conflict(f"two gold sets are named '{name}'; rename the folder of one of them")
     return found[0]
 
 
@@ -100,8 +100,7 @@ def require_no_withheld(entry: TripleEntry, viewer: Viewer) -> None:
     """
     if entry.id in viewer.withheld:
         minutes = UNDO_TIME.seconds // 60
-        detail = f"you can still take your review of '{entry.id}' back; try again {minutes} minutes after it"
-        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+        raise conflict(f"you can still take your review of '{entry.id}' back; try again {minutes} minutes after it")
 
 
 def require_reviewed(entry: TripleEntry, viewer: Viewer) -> None:
@@ -112,8 +111,7 @@ def require_reviewed(entry: TripleEntry, viewer: Viewer) -> None:
     """
     require_no_withheld(entry, viewer)
     if viewer.is_blind(entry):
-        detail = f"review '{entry.id}' first; who flags it can revise it"
-        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+        raise conflict(f"review '{entry.id}' first; who flags it can revise it")
 
 
 def require_caller_person(access: Access, root: Path) -> str:

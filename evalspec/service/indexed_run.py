@@ -148,8 +148,7 @@ def open_indexed_run(access: Access, run_id: str) -> IndexedRun:
         ApiProblem: 404: There is no such run. 409: It is in progress or damaged. 503: Its index is being written.
         StoreError: The run is damaged.
     """
-    entry, folder = access.runs.find(run_id), access.runs.find_folder(run_id)
-    access.service.samples.require(folder, entry.samples)
+    folder = access.find_indexed(run_id)
     return _open(folder, find_label_files(access.project.root), sign_run(folder))
 
 

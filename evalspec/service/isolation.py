@@ -216,26 +216,21 @@ def _list_python() -> list[Path]:
 def _wrap(folder: Path, scratch: Path) -> list[str]:
     """Return the command of bubblewrap: it shows the system, Python and one folder, and only processes inside."""
     command = ["bwrap", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
-    command += [
-        "--die-with-parent",
-        "--cap-drop",
-        "ALL",
-        "--proc",
-        "/proc",
-        "--dev",
-        "/dev",
-        "--tmpfs",
-        tempfile.gettempdir(),
-    ]
+    command += ["--die-with-parent", "--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev"]
+    command += ["--tmpfs", tempfile.gettempdir()]
     for name in _SYSTEM:
         place = Path("/", name)
-        command += ["--symlink", str(place.readlink()), str(place)] if place.is_symlink() else []
-        command += ["--ro-bind-try", str(place), str(place)] if not place.is_symlink() else []
-    for shown in (*(Path("/etc", name) for name in _SETTINGS), *_list_python()):
-        command += ["--ro-bind-try", str(shown), str(shown)]
+        is_link = place.is_symlink()
+        command += ["--symlink", str(place.readlink()), str(place)] if is_link else _show(place)
+    for place in (*(Path("/etc", name) for name in _SETTINGS), *_list_python()):
+        command += _show(place)
     for own in (folder, scratch):
         command += ["--bind", str(own), str(own)]
     return [*command, "--chdir", str(folder), "--"]
+
+
+def _show(place: Path) -> list[str]:
+    return ["--ro-bind-try", str(place), str(place)]
 
 
 def adopt_orphans() -> None:

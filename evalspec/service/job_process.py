@@ -15,7 +15,6 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn, TypeVar
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -25,7 +24,6 @@ from evalspec.base.collector import growing
 from evalspec.base.errors import EvalspecError, InvalidInput, StoreError
 from evalspec.base.trust import Trust, limiting
 from evalspec.model import Run
-from evalspec.model.base import built
 from evalspec.runs.runner.session import InputsChanged
 from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER
 from evalspec.runs.store.run_log import seize
@@ -35,6 +33,7 @@ from evalspec.service.database import DatabaseDown
 from evalspec.service.isolation import forbid_privileges
 from evalspec.service.job_calls import CallHandler, Counts, JobEnd, RemoteCalls, Renewal, RunNote, WorkerGone
 from evalspec.service.jobs import Job, JobStatus, LeaseLost
+from evalspec.service.kept_json import decode_line
 from evalspec.service.logs import configure_logs, log_exception
 from evalspec.service.places import hide_folder
 from evalspec.service.settings import Project
@@ -280,18 +279,12 @@ class Assignment(Struct, frozen=True):
     trust: Trust
     is_confined: bool
 
-    def encode(self) -> bytes:
-        """Return the assignment as one line of JSON."""
-        return msgspec.json.encode(self, enc_hook=str) + b"\n"
-
 
 def main() -> NoReturn:
     """Execute the job that the first line of standard input describes. Its end means that the worker has ended."""
     configure_logs()
     desk = RemoteCalls()
-    asked: Assignment = msgspec.json.decode(
-        desk.read_line(), type=built(Assignment), dec_hook=lambda kind, value: kind(value)
-    )
+    asked = decode_line(desk.read_line(), Assignment)
     is_ending = threading.Event()
     desk.listen(is_ending.set)
     try:

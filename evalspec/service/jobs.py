@@ -16,9 +16,9 @@ from msgspec.structs import asdict
 from sqlalchemy import Connection, Engine, Row, Select, Update, and_, func, or_, select, update
 
 from evalspec.base.errors import EvalspecError
-from evalspec.service.database import DAY_SECONDS, POSTGRESQL, read_clock, reading, writing
+from evalspec.service.database import DAY_SECONDS, POSTGRESQL, list_newest_first, read_clock, reading, writing
 from evalspec.service.lease_watch import HeldLease, LeaseWatch
-from evalspec.service.problems import ApiProblem
+from evalspec.service.problems import ApiProblem, conflict
 from evalspec.service.settings import ServiceLimits
 from evalspec.service.tables import JOBS, PROJECTS
 
@@ -115,7 +115,7 @@ def _refuse_written(connection: Connection, namespace: str, run_id: str) -> None
     """Refuse a second job for a run: it would take the run from the first, or fail."""
     writes = and_(JOBS.c.namespace == namespace, JOBS.c.run_id == run_id, JOBS.c.status.in_(OPEN))
     if connection.execute(select(JOBS.c.id).where(writes).limit(1)).first() is not None:
-        raise ApiProblem(HTTPStatus.CONFLICT, "the run is in progress")
+        raise conflict("the run is in progress")
 
 
 def _check_limits(connection: Connection, namespace: str, calls: int, limits: ServiceLimits, now: float) -> None:
@@ -336,10 +336,6 @@ def list_jobs(
         found = found.where(JOBS.c.request[key].as_string() == text)
     if statuses:
         found = found.where(JOBS.c.status.in_(statuses))
-    if before is not None:
-        moment, id = before
-        older = or_(JOBS.c.created_at < moment, and_(JOBS.c.created_at == moment, JOBS.c.id < id))
-        found = found.where(older)
-    found = found.order_by(JOBS.c.created_at.desc(), JOBS.c.id.desc()).limit(limit)
+    ordered = list_newest_first(found, JOBS.c.created_at, JOBS.c.id, before, limit)
     with reading(engine) as connection:
-        return [_to_job(row) for row in connection.execute(found)]
+        return [_to_job(row) for row in connection.execute(ordered)]

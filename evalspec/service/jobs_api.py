@@ -14,8 +14,9 @@ from starlette.concurrency import run_in_threadpool
 
 from evalspec.service import jobs
 from evalspec.service.access import Access, Reading, Running, permits
-from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, Limit, NextCursor, cut_page, decode_cursor
 from evalspec.service.database import DatabaseDown
+from evalspec.service.documents import show_example
 from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.jobs import Job, JobStatus
 from evalspec.service.problems import ApiProblem, not_found
@@ -70,7 +71,7 @@ def describe_job(job: Job) -> JobState:
 class JobPage(BaseModel):
     """A page of jobs, newest first."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"jobs": [_EXAMPLE], "next_cursor": None}]})
+    model_config = show_example({"jobs": [_EXAMPLE], "next_cursor": None})
     jobs: list[JobState]
     next_cursor: NextCursor
 
@@ -86,11 +87,11 @@ def list_jobs(
     """Return jobs of the namespace, newest first."""
     before: Any = decode_cursor(cursor, float, str)
     statuses = [str(one) for one in status or ()]
-    found = jobs.list_jobs(
+    known = jobs.list_jobs(
         access.engine, access.namespace, kind or (), statuses=statuses, before=before, limit=limit + 1
     )
-    following = encode_cursor(found[limit - 1].created_at, found[limit - 1].id) if len(found) > limit else None
-    return JobPage(jobs=[describe_job(job) for job in found[:limit]], next_cursor=following)
+    found, following = cut_page(known, limit, lambda job: (job.created_at, job.id))
+    return JobPage(jobs=[describe_job(job) for job in found], next_cursor=following)
 
 
 @ROUTER.get("/{job_id}", summary="Show a job")

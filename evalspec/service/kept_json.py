@@ -1,4 +1,4 @@
-"""JSON of what the service keeps to show it again. Its texts may have lone surrogates, which msgspec rejects."""
+"""JSON of what the service keeps, and of what it tells its processes."""
 
 import json
 from typing import TypeVar
@@ -11,7 +11,7 @@ Kept = TypeVar("Kept", bound=msgspec.Struct)
 
 
 def encode_kept(value: msgspec.Struct) -> bytes:
-    """Return a struct as JSON."""
+    """Return a struct as JSON. Its texts may have lone surrogates, which msgspec rejects."""
     try:
         return msgspec.json.encode(value)
     except (UnicodeEncodeError, TypeError):
@@ -28,3 +28,13 @@ def decode_kept(content: bytes, kind: type[Kept]) -> Kept:
         return msgspec.json.decode(content, type=built(kind))
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return msgspec.convert(json.loads(content), built(kind))
+
+
+def encode_line(value: msgspec.Struct) -> bytes:
+    """Return a struct, which may have paths, as one line of JSON for another process."""
+    return msgspec.json.encode(value, enc_hook=str) + b"\n"
+
+
+def decode_line(line: bytes, kind: type[Kept]) -> Kept:
+    """Return the struct of `encode_line`."""
+    return msgspec.json.decode(line, type=built(kind), dec_hook=lambda inner, value: inner(value))

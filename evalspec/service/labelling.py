@@ -25,7 +25,7 @@ from evalspec.model.corrections import DrawKind
 from evalspec.model.labels import Answer, Label, LabelStats, LabelVerdict
 from evalspec.service.access import Access
 from evalspec.service.indexed_run import IndexedRun, find_label_files, open_indexed_run
-from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.problems import ApiProblem, conflict, not_found
 from evalspec.service.tokens import Scope
 
 SUFFIXES = {"jsonl": ".jsonl", "csv": ".csv"}
@@ -93,7 +93,7 @@ def record_label(
         StoreError: The label cannot be written.
     """
     if seen is not None and seen != compute_reply_digest(case.exchange):
-        raise ApiProblem(HTTPStatus.CONFLICT, "the run has another reply by now; look at it first")
+        raise conflict("the run has another reply by now; look at it first")
     try:
         is_rated = verdict == LabelVerdict.RATED
         draw = require_draw(run, access.caller.user, design, case) if design and is_rated else CHOSEN
@@ -194,21 +194,16 @@ def start_session(run: IndexedRun, by: str, chosen: Mapping[str, str]) -> LabelS
     Raises:
         InvalidInput: A filter is invalid, or the run stores no texts.
     """
-    metric = chosen.get("metric")
     design = read_design(chosen)
     if design is not None:
         with run.keep_open():
             return DrawnSession(run, by, design)
+    metric, (size, seed, datasets) = chosen.get("metric"), _read_drawing(chosen)
     is_limited = chosen.get("state") == BEYOND
-    size = parse_number(chosen.get("size"), "the number of samples")
     wanted = CaseFilter(
         metric,
-        tuple(filter(None, [chosen.get("dataset")])),
-        parse_selection(
-            tags=tuple(filter(None, [chosen.get("tag")])),
-            size=size or None,
-            seed=parse_number(chosen.get("seed"), "the seed") or 0,
-        ),
+        datasets,
+        parse_selection(tags=tuple(filter(None, [chosen.get("tag")])), size=size, seed=seed),
         failed=is_limited and metric is None,
         beyond=is_limited and metric is not None,
     )
@@ -225,11 +220,15 @@ def read_design(chosen: Mapping[str, str]) -> LabelDesign | None:
         return None
     if "metric" not in chosen:
         raise InvalidInput("choose the metric to score replies by")
-    size = parse_number(chosen.get("size"), "the number of samples")
-    seed = parse_number(chosen.get("seed"), "the seed") or 0
-    datasets = tuple(filter(None, [chosen.get("dataset")]))
     kind = chosen["draw"]
-    return LabelDesign(chosen["metric"], DRAWS[kind], size or None, seed, datasets, kind == "new")
+    return LabelDesign(chosen["metric"], DRAWS[kind], *_read_drawing(chosen), kind == "new")
+
+
+def _read_drawing(chosen: Mapping[str, str]) -> tuple[int | None, int, tuple[str, ...]]:
+    """Return how many samples of each dataset are drawn (None: all), the seed, and the datasets (empty: all)."""
+    size = parse_number(chosen.get("size"), "the number of samples")
+    seed = parse_number(chosen.get("seed"), "the seed")
+    return size or None, seed or 0, tuple(filter(None, [chosen.get("dataset")]))
 
 
 def parse_number(text: str | None, what: str) -> int | None:

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from evalspec.curation.labels.current import list_current
 from evalspec.curation.labels.drawing import LabelDesign
@@ -17,8 +17,8 @@ from evalspec.model.calibrations import JudgeCalibration, MetricCalibration
 from evalspec.model.labels import Answer, Label, LabelShare, LabelStats, LabelVerdict, ReplyLabels
 from evalspec.service.access import Reading, Reviewing, Running
 from evalspec.service.answers import file_headers, render_answer
-from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
-from evalspec.service.documents import document_type, page_example, render_document, to_json
+from evalspec.service.cursors import Cursor, Limit, NextCursor, cut_page, decode_cursor
+from evalspec.service.documents import body_config, document_type, page_example, render_document, show_example, to_json
 from evalspec.service.examples import RUN_ID
 from evalspec.service.indexed_run import find_label_files, open_indexed_run
 from evalspec.service.json_bodies import JsonRoute
@@ -40,6 +40,7 @@ _FILE: dict[str, Any] = {kind.partition(";")[0]: {"schema": {"type": "string"}} 
 
 Form = Literal["jsonl", "csv"]
 Text = Annotated[str | None, Query(max_length=10_000)]
+History = Annotated[bool, Query(description="Include labels that were replaced or withdrawn.")]
 
 _AT = "2026-11-21T10:37:06.257123Z"
 _DIGEST = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
@@ -78,7 +79,7 @@ Attempt = Annotated[int, Field(ge=1, le=1_000_000)]
 class AnswerRequest(BaseModel):
     """The caller's answer to one of the judge's questions, such as whether the contexts support a statement."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = body_config()
     question: str = Field(max_length=100_000, description="The statement, passage or rubric that the answer is about.")
     value: float = Field(ge=-1e9, le=1e9, description="1: yes; 0: no; the score of a grade of a rubric.")
 
@@ -86,11 +87,7 @@ class AnswerRequest(BaseModel):
 class LabelRequest(BaseModel):
     """What the caller says about a reply, or about a score. It replaces an earlier label of theirs on the same."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        json_schema_extra={"examples": [{"dataset": "qa", "sample": "refund", "verdict": "bad", "note": "14 days."}]},
-    )
+    model_config = body_config({"dataset": "qa", "sample": "refund", "verdict": "bad", "note": "14 days."})
     sample: Id
     dataset: Id | None = Field(None, description="Needed if several datasets have a sample of this id.")
     attempt: Attempt = 1
@@ -125,7 +122,7 @@ class LabelPage(BaseModel):
 class ImportAnswer(BaseModel):
     """The outcome of an import. `known`: labels that were there already."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"added": 12, "known": 0}]})
+    model_config = show_example({"added": 12, "known": 0})
     added: int
     known: int
 
@@ -139,7 +136,7 @@ def list_run_labels(
     metric: Text = None,
     labeller: Text = None,
     verdict: LabelVerdict | None = None,
-    history: Annotated[bool, Query(description="Include labels that were replaced or withdrawn.")] = False,
+    history: History = False,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Response:
@@ -150,9 +147,9 @@ def list_run_labels(
     chosen = {name: value for name, value in wanted.items() if value is not None}
     kept = [one for one in found.labels if all(getattr(one, name) == value for name, value in chosen.items())]
     ordered = [(key, one) for key, one in _order(kept) if place is None or key > place]
-    following = encode_cursor(*ordered[limit - 1][0]) if len(ordered) > limit else None
-    shown = [to_json(one) for _, one in ordered[:limit]]
-    return render_answer({"labels": shown, "hidden": found.hidden, "next_cursor": following})
+    shown, following = cut_page(ordered, limit, lambda entry: entry[0])
+    labels = [to_json(one) for _, one in shown]
+    return render_answer({"labels": labels, "hidden": found.hidden, "next_cursor": following})
 
 
 def _order(labels: Sequence[Label]) -> list[tuple[tuple[str, str], Label]]:
@@ -233,7 +230,7 @@ def export_run_labels(
     run_id: str,
     access: Running,
     form: Form = "jsonl",
-    history: Annotated[bool, Query(description="Include labels that were replaced or withdrawn.")] = False,
+    history: History = False,
 ) -> Response:
     """Return everybody's labels as a file. Who reads it does not label blindly afterwards: label first."""
     access.runs.find_folder(run_id)

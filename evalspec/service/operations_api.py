@@ -23,8 +23,9 @@ from evalspec.service.alerts import AlertStatus, list_alerts
 from evalspec.service.audit import list_entries
 from evalspec.service.baselines_api import keep_shortened, list_whole
 from evalspec.service.comparing import COMPARISON
-from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, Limit, NextCursor, cut_page, decode_cursor
 from evalspec.service.database import newest_revision, read_revision, reading, writing
+from evalspec.service.documents import body_config, show_example
 from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.jobs import OPEN
 from evalspec.service.json_bodies import JsonRoute
@@ -75,7 +76,7 @@ class AuditLine(BaseModel):
 class AuditPage(BaseModel):
     """Entries of the audit log, newest first."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"entries": [_EXAMPLE], "next_cursor": None}]})
+    model_config = show_example({"entries": [_EXAMPLE], "next_cursor": None})
     entries: list[AuditLine]
     next_cursor: NextCursor
 
@@ -141,9 +142,9 @@ def list_audit(
     before: Any = decode_cursor(cursor, float, str)
     namespace = None if everything else access.namespace
     wanted: dict[str, Any] = {"user": user, "action": action, "status": status}
-    entries = list_entries(access.engine, namespace, **wanted, before=before, limit=limit + 1)
-    following = encode_cursor(entries[limit - 1].at, entries[limit - 1].id) if len(entries) > limit else None
-    return AuditPage(entries=[AuditLine.model_validate(entry) for entry in entries[:limit]], next_cursor=following)
+    known = list_entries(access.engine, namespace, **wanted, before=before, limit=limit + 1)
+    entries, following = cut_page(known, limit, lambda entry: (entry.at, entry.id))
+    return AuditPage(entries=[AuditLine.model_validate(entry) for entry in entries], next_cursor=following)
 
 
 class AlertState(BaseModel):
@@ -161,7 +162,7 @@ class AlertState(BaseModel):
 class AlertList(BaseModel):
     """Alerts, newest first."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"alerts": [_ALERT]}]})
+    model_config = show_example({"alerts": [_ALERT]})
     alerts: list[AlertState]
 
 
@@ -202,7 +203,7 @@ _REPORT: dict[str, Any] = {
 class SampleName(BaseModel):
     """A sample of a dataset."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = body_config(strict=False)
     dataset: str = Field(max_length=1000)
     id: str = Field(max_length=1000)
 
@@ -210,7 +211,7 @@ class SampleName(BaseModel):
 class ErasureRequest(BaseModel):
     """What to erase. The texts are neither stored nor logged."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_REQUEST]})
+    model_config = body_config(_REQUEST, strict=False)
     texts: list[Annotated[str, Field(min_length=SHORTEST_TEXT, max_length=10_000)]] = Field(
         [], max_length=100, description="Every sample that quotes one of these texts is erased."
     )
@@ -221,7 +222,7 @@ class ErasureRequest(BaseModel):
 class ErasureReport(BaseModel):
     """What was erased, or would be."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_REPORT]})
+    model_config = show_example(_REPORT)
     dry_run: bool
     runs: dict[str, int] = Field(description="Number of erased samples, by run.")
     labels: dict[str, int] = Field(description="Number of labels without their words, by run.")

@@ -1,17 +1,16 @@
 """Answers to requests that are refused or failed."""
 
-import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from logging import ERROR
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from evalspec.base.errors import EvalspecError, ExitCode, InvalidInput, StoreError
+from evalspec.service.answers import render_answer
 from evalspec.service.database import DatabaseDown
 from evalspec.service.logs import log_event
 from evalspec.service.places import hide_folder_within
@@ -26,31 +25,31 @@ def install_problems(app: FastAPI) -> None:
     """Answer every error with a problem document."""
 
     @app.exception_handler(ApiProblem)
-    def _refused(request: Request, error: ApiProblem) -> JSONResponse:
+    def _refused(request: Request, error: ApiProblem) -> Response:
         return _answer(request, error.status, error.detail, error.errors, error.headers)
 
     @app.exception_handler(InvalidInput)
-    def _invalid(request: Request, error: InvalidInput) -> JSONResponse:
+    def _invalid(request: Request, error: InvalidInput) -> Response:
         return _answer(request, HTTPStatus.UNPROCESSABLE_ENTITY, str(error), describe_problems(error.problems))
 
     @app.exception_handler(DatabaseDown)
-    def _down(request: Request, error: DatabaseDown) -> JSONResponse:
+    def _down(request: Request, error: DatabaseDown) -> Response:
         log_event("the database failed", level=ERROR, error=str(error))  # it may name hosts and users
         full = "the disk of the database is full. free some space on it, then try again"
         detail = full if error.is_full else "the database does not answer; try again soon"
         return _answer(request, HTTPStatus.SERVICE_UNAVAILABLE, detail, (), {"Retry-After": "5"})
 
     @app.exception_handler(StoreError)
-    def _unavailable(request: Request, error: StoreError) -> JSONResponse:
+    def _unavailable(request: Request, error: StoreError) -> Response:
         return _answer(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error), (), {"Retry-After": "5"})
 
     @app.exception_handler(EvalspecError)
-    def _failed(request: Request, error: EvalspecError) -> JSONResponse:
+    def _failed(request: Request, error: EvalspecError) -> Response:
         known = error.exit_code == ExitCode.INVALID
         return _answer(request, HTTPStatus.UNPROCESSABLE_ENTITY if known else HTTPStatus.BAD_GATEWAY, str(error))
 
     @app.exception_handler(RequestValidationError)
-    def _malformed(request: Request, error: RequestValidationError) -> JSONResponse:
+    def _malformed(request: Request, error: RequestValidationError) -> Response:
         errors = [
             {"field": ".".join(map(str, one["loc"])), "message": _PLAIN.get(one["type"], one["msg"])}
             for one in error.errors()
@@ -59,18 +58,10 @@ def install_problems(app: FastAPI) -> None:
         return _answer(request, HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors)
 
     @app.exception_handler(HTTPException)
-    def _http(request: Request, error: HTTPException) -> JSONResponse:
+    def _http(request: Request, error: HTTPException) -> Response:
         status = HTTPStatus(error.status_code)
         is_route_unknown = status is HTTPStatus.NOT_FOUND and error.detail == status.phrase
         return _answer(request, status, _NO_ROUTE if is_route_unknown else error.detail, (), error.headers)
-
-
-class _AsciiResponse(JSONResponse):
-    """JSON as ASCII: a problem may quote lone surrogates of a request, which UTF-8 cannot represent."""
-
-    def render(self, content: Any) -> bytes:
-        """Return the body."""
-        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 def _answer(
@@ -79,7 +70,7 @@ def _answer(
     detail: str,
     errors: Sequence[Mapping[str, Any]] = (),
     headers: Mapping[str, str] | None = None,
-) -> JSONResponse:
+) -> Response:
     """Return the response for a problem, whose texts do not say where the server keeps the project of the request.
 
     Folders of other namespaces are not replaced: that would show a caller who guesses one that it exists.
@@ -96,9 +87,9 @@ def render_problem(
     detail: str,
     errors: Sequence[Mapping[str, Any]] = (),
     headers: Mapping[str, str] | None = None,
-) -> JSONResponse:
+) -> Response:
     """Return the response for a problem."""
     document: dict[str, Any] = {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": detail}
     if errors:
         document["errors"] = list(errors)
-    return _AsciiResponse(document, int(status), headers, PROBLEM_TYPE)
+    return render_answer(document, int(status), headers, PROBLEM_TYPE)

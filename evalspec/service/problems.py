@@ -72,6 +72,16 @@ def not_found(what: str, fix: str = "") -> ApiProblem:
     return ApiProblem(HTTPStatus.NOT_FOUND, f"{what}. {fix}" if fix else what)
 
 
+def conflict(detail: str) -> ApiProblem:
+    """Return the problem for a request that the state of something does not permit."""
+    return ApiProblem(HTTPStatus.CONFLICT, detail)
+
+
+def busy(detail: str, seconds: int = 2) -> ApiProblem:
+    """Return the problem for something that is possible later. `seconds`: when to try again."""
+    return ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": str(seconds)})
+
+
 def describe_problems(problems: Sequence[Problem]) -> list[dict[str, Any]]:
     """Return problems of an input as JSON, each with its place and fix where they are known."""
     return [

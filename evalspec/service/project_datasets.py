@@ -1,13 +1,12 @@
 """The datasets of a project: those that its manifests name, those that were posted, and files that were uploaded."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from evalspec.base.errors import Problem
@@ -31,7 +30,7 @@ _MOST_LOOKED_AT = 1000
 _MOST_FILES = 10_000
 
 
-class DatasetPlace(Struct, frozen=True):
+class DatasetPlace(Struct, frozen=True, omit_defaults=True):
     """One dataset. `manifest`: the one that names it, as a path in the project; None: it was posted or uploaded.
 
     `version`: of a posted or uploaded dataset. `is_posted`: whether retrievers can be evaluated over it.
@@ -40,12 +39,7 @@ class DatasetPlace(Struct, frozen=True):
     name: str
     manifest: str | None = None
     version: int | None = None
-    is_posted: bool = False
-
-    def to_request(self) -> dict[str, Any]:
-        """Return the place as JSON."""
-        kept = {"name": self.name, "manifest": self.manifest, "version": self.version, "posted": self.is_posted}
-        return {key: value for key, value in kept.items() if value is not None}
+    is_posted: bool = field(default=False, name="posted")
 
 
 class FoundDataset(Struct, frozen=True):
@@ -62,13 +56,6 @@ class FoundDataset(Struct, frozen=True):
     loaded: LoadedManifest | None = None
     config: DatasetConfig | None = None
     problems: tuple[Problem, ...] = ()
-
-
-def parse_place(request: Mapping[str, Any]) -> DatasetPlace:
-    """Return the place of `to_request`."""
-    return DatasetPlace(
-        request["name"], request.get("manifest"), request.get("version"), bool(request.get("posted", False))
-    )
 
 
 def list_manifests(project: Project) -> list[str]:

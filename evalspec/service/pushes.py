@@ -36,7 +36,7 @@ from evalspec.runs.store.pushed_runs import (
 )
 from evalspec.runs.store.run_store import is_run_name, prepare_root, read_timestamp
 from evalspec.service.child_process import run_child
-from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.problems import ApiProblem, busy, conflict, not_found
 from evalspec.service.run_index import FUTURE_SECONDS
 from evalspec.service.settings import Project
 from evalspec.service.stores import require_store
@@ -151,7 +151,7 @@ def _is_stored(project: Project, push: Push) -> bool:
         return False
     if digest_stored(folder) != digest_content(push.files):
         detail = f"run {push.run_id} is stored with different content; a stored run never changes. push a new run"
-        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+        raise conflict(detail)
     return True
 
 
@@ -243,7 +243,7 @@ def commit_push(project: Project, push_id: str, user: str) -> tuple[PushState, b
     with _holding(project, push_id) as (folder, push):
         missing = [one.name for one in _describe(folder, push).files if one.received != one.size]
         if missing:
-            raise ApiProblem(HTTPStatus.CONFLICT, f"the push is not complete: {', '.join(missing)}")
+            raise conflict(f"the push is not complete: {', '.join(missing)}")
         is_new = not _is_stored(project, push)
         if is_new:
             faults = _list_faults(folder / push.run_id, push)
@@ -271,8 +271,7 @@ def _list_faults(run: Path, push: Push) -> list[str]:
             if digest_file(run / file.name) != file.sha256:
                 return [f"{file.name}: the checksum does not match"]
     if not _CHECKING.acquire(blocking=False):
-        detail = "another push is being checked; try again soon"
-        raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "2"})
+        raise busy("another push is being checked; try again soon")
     try:
         result = run.parent / _RESULT_NAME
         result.unlink(missing_ok=True)
@@ -343,8 +342,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _busy() -> ApiProblem:
-    detail = "another request about this push is in progress; try again soon"
-    return ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "2"})
+    return busy("another request about this push is in progress; try again soon")
 
 
 def _gone() -> ApiProblem:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Query, Response
 from msgspec import to_builtins
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from evalspec.model.listed_runs import RunStatus
 from evalspec.runs.store.ci_builds import clean_ci_build
@@ -14,9 +14,10 @@ from evalspec.runs.store.files import store_errors
 from evalspec.runs.store.pushed_runs import PUSHED_NAMES, REQUIRED_NAMES, PushedFile, list_pushed_files, read_push_mark
 from evalspec.service.access import Access, Pushing, Reading
 from evalspec.service.answers import file_headers
+from evalspec.service.documents import body_config, show_example
 from evalspec.service.examples import RUN_ID
 from evalspec.service.json_bodies import JsonRoute
-from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.problems import conflict, not_found
 from evalspec.service.pushes import Push, PushState, append_chunk, commit_push, open_push
 
 ROUTER = APIRouter(prefix="/v1/pushes", tags=["pushes"])
@@ -30,12 +31,15 @@ _EXAMPLE: Any = {
     "files": [{"name": name, "size": 3, "sha256": _DIGEST} for name in REQUIRED_NAMES],
     "ci": {"service": "GitHub Actions", "branch": "main"},
 }
+_PUSH: Any = {"push_id": f"{RUN_ID}.{_DIGEST}", "run_id": RUN_ID, "is_stored": False}
+_PUSH |= {"files": [{"name": "run.json", "size": 3, "received": 0}], "chunk_bytes": _CHUNK_BYTES}
+_STORED_FILES: Any = {"run_id": RUN_ID, "files": _EXAMPLE["files"], "pushed_by": None, "pushed_at": None, "ci": None}
 
 
 class FileToPush(BaseModel):
     """A file of a run."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = body_config()
     name: Literal["run.json", "inputs.jsonl", "samples.jsonl", "report.json", "baseline.json"]
     size: int = Field(ge=0, le=_LARGEST, description="In bytes.")
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
@@ -44,7 +48,7 @@ class FileToPush(BaseModel):
 class PushingBuild(BaseModel):
     """The CI build that pushes a run, for runs that do not name theirs. Texts that are too long are ignored."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = body_config()
     service: str
     branch: str | None = None
     commit: str | None = None
@@ -55,7 +59,7 @@ class PushingBuild(BaseModel):
 class PushRequest(BaseModel):
     """The files of a run that is to be pushed. `baseline.json` may be missing."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [_EXAMPLE]})
+    model_config = body_config(_EXAMPLE)
     run_id: str = Field(max_length=100)
     files: list[FileToPush] = Field(max_length=10)
     ci: PushingBuild | None = None
@@ -82,19 +86,7 @@ class ReceivedFile(BaseModel):
 class PushAnswer(BaseModel):
     """A push."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "push_id": f"{RUN_ID}.{_DIGEST}",
-                    "run_id": RUN_ID,
-                    "is_stored": False,
-                    "files": [{"name": "run.json", "size": 3, "received": 0}],
-                    "chunk_bytes": _CHUNK_BYTES,
-                }
-            ]
-        }
-    )
+    model_config = show_example(_PUSH)
     push_id: str
     run_id: str
     is_stored: bool = Field(description="Whether the run is in the store: nothing is to be sent.")
@@ -143,13 +135,7 @@ FILES = APIRouter(prefix="/v1/runs", tags=["runs"])
 class StoredFiles(BaseModel):
     """The files of a run. `pushed_by`, `pushed_at`: who pushed it, null for a run of the server itself."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"run_id": RUN_ID, "files": _EXAMPLE["files"], "pushed_by": None, "pushed_at": None, "ci": None}
-            ]
-        }
-    )
+    model_config = show_example(_STORED_FILES)
     run_id: str
     files: list[FileToPush]
     pushed_by: str | None
@@ -188,7 +174,7 @@ def send_part(
 def _find_finished(access: Access, run_id: str) -> Path:
     entry = access.runs.find(run_id)
     if entry.status is not RunStatus.FINISHED:
-        raise ApiProblem(HTTPStatus.CONFLICT, f"run {entry.id} is not finished")
+        raise conflict(f"run {entry.id} is not finished")
     return access.runs.find_folder(entry.id)
 
 

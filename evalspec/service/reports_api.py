@@ -3,7 +3,6 @@
 import os
 import threading
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -23,7 +22,7 @@ from evalspec.service.answers import file_headers
 from evalspec.service.child_process import run_child
 from evalspec.service.examples import RUN_ID
 from evalspec.service.jobs import create_id
-from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.problems import busy, conflict, not_found
 from evalspec.service.sample_builds import SMALL
 from evalspec.service.settings import Project
 
@@ -89,7 +88,7 @@ def get_report(
     reporter.check_installed()
     entry, folder = access.runs.find(run_id), access.runs.find_folder(run_id)
     if entry.status is RunStatus.DAMAGED:
-        raise ApiProblem(HTTPStatus.CONFLICT, entry.error or "the run is damaged")
+        raise conflict(entry.error or "the run is damaged")
     if form == _JSON and entry.status is RunStatus.FINISHED:
         return _send(folder / REPORT_NAME, run_id, reporter)
     if entry.samples > SMALL:
@@ -109,8 +108,7 @@ def _render_here(folder: Path, run_id: str, reporter: Reporter) -> Response:
 def _render_elsewhere(project: Project, entry: RunEntry, reporter: Reporter) -> Response:
     """Let another process render the report of a large run, so that this one stays small."""
     if not _LARGE.acquire(blocking=False):
-        detail = "another report of a large run is being written; try again later"
-        raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "10"})
+        raise busy("another report of a large run is being written; try again later", 10)
     folder = derived_folder(project.store.runs / entry.id)
     try:
         with store_errors(folder):
@@ -120,7 +118,7 @@ def _render_elsewhere(project: Project, entry: RunEntry, reporter: Reporter) -> 
         done = run_child("evalspec", "report", entry.id, "-o", str(path), cwd=project.folder)
         if not path.exists():
             detail = f"the report could not be written (exit code {done.returncode})"
-            raise ApiProblem(HTTPStatus.CONFLICT, f"{detail}; `evalspec report {entry.id}` says why")
+            raise conflict(f"{detail}; `evalspec report {entry.id}` says why")
         with store_errors(path):
             report = path.open("rb")
             path.unlink()  # it can be read until it is closed, and whatever happens to the request, no file is left

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import Connection, Engine, Row, Select, and_, delete, exists, func, or_, select
+from sqlalchemy import Connection, Engine, Row, Select, and_, delete, exists, func, select
 
 from evalspec.base.foreign_text import inert
 from evalspec.model.base import built
 from evalspec.model.listed_runs import DatasetRow, ListedValue, RunEntry, RunKind, RunOrigin, RunStatus
 from evalspec.runs.store.derived import remove_derived
 from evalspec.runs.store.run_store import is_run_name
-from evalspec.service.database import reading, update_statistics, writing
+from evalspec.service.database import list_newest_first, reading, update_statistics, writing
 from evalspec.service.jobs import lock_namespace
 from evalspec.service.kept_json import decode_kept, encode_kept
 from evalspec.service.places import hide_folder
@@ -97,8 +97,10 @@ class RunIndex:
             StoreError: The database or the runs cannot be read.
         """
         self.refresh()
+        columns = [column for column in RUNS.c if column.name != "details"]
+        found = _narrow(select(*columns), wanted).where(RUNS.c.namespace == self._project.namespace)
         with reading(self._engine) as connection:
-            rows = connection.execute(_select_runs(self._project.namespace, wanted).limit(limit)).all()
+            rows = connection.execute(_order(found, wanted, limit)).all()
             datasets = _read_datasets(connection, self._project.namespace, [row.id for row in rows])
         return [_to_entry(row, datasets.get(row.id, ())) for row in rows]
 
@@ -156,11 +158,9 @@ class RunIndex:
             .join(RUN_DATASETS, joined)
             .where(RUNS.c.namespace == self._project.namespace, RUNS.c.status == RunStatus.FINISHED)
             .where(RUN_DATASETS.c.name == dataset)
-            .order_by(RUNS.c.started_at.desc(), RUNS.c.id.desc())
-            .limit(limit)
         )
         with reading(self._engine) as connection:
-            return [_to_point(row) for row in connection.execute(found)][::-1]
+            return [_to_point(row) for row in connection.execute(_order(found, wanted, limit))][::-1]
 
     def list_branches(self, dataset: str | None = None) -> Sequence[tuple[str, int]]:
         """Return branches as RunFilter has them with the number of their finished runs, the most frequent first.
@@ -277,11 +277,6 @@ class RunIndex:
             self._known.update({entry.id: _Known(signature, str(entry.status)) for entry, _, signature in entries})
 
 
-def build_cursor_place(entry: RunEntry) -> tuple[float, str]:
-    """Return where the page after a run begins."""
-    return entry.moment, entry.id
-
-
 def _sign_runs(project: Project, known: Mapping[str, _Known], names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield the names of runs with their signatures. `known`: the rows of the index."""
     runs = project.store.runs
@@ -292,12 +287,6 @@ def _sign_runs(project: Project, known: Mapping[str, _Known], names: Iterable[st
 
 def _hide_place(entry: RunEntry, project: Project) -> RunEntry:
     return replace(entry, error=inert(hide_folder(entry.error or "", project.folder)))
-
-
-def _select_runs(namespace: str, wanted: RunFilter) -> Select[Any]:
-    columns = [column for column in RUNS.c if column.name != "details"]
-    found = _narrow(select(*columns), wanted).where(RUNS.c.namespace == namespace)
-    return found.order_by(RUNS.c.started_at.desc(), RUNS.c.id.desc())
 
 
 def _narrow(found: Select[Any], wanted: RunFilter) -> Select[Any]:
@@ -313,10 +302,11 @@ def _narrow(found: Select[Any], wanted: RunFilter) -> Select[Any]:
     if wanted.dataset is not None:
         own = and_(RUN_DATASETS.c.namespace == RUNS.c.namespace, RUN_DATASETS.c.run_id == RUNS.c.id)
         found = found.where(exists().where(own, RUN_DATASETS.c.name == wanted.dataset))
-    if wanted.before is not None:
-        moment, id = wanted.before
-        found = found.where(or_(RUNS.c.started_at < moment, and_(RUNS.c.started_at == moment, RUNS.c.id < id)))
     return found
+
+
+def _order(found: Select[Any], wanted: RunFilter, limit: int) -> Select[Any]:
+    return list_newest_first(found, RUNS.c.started_at, RUNS.c.id, wanted.before, limit)
 
 
 def _read_datasets(connection: Connection, namespace: str, ids: Sequence[str]) -> dict[str, tuple[DatasetRow, ...]]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 from msgspec.structs import asdict, replace
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from evalspec.model import VerdictStatus
 from evalspec.model.fingerprints import CiBuild
@@ -15,15 +15,16 @@ from evalspec.service import jobs
 from evalspec.service.access import Access, Reading, Running
 from evalspec.service.answers import render_answer
 from evalspec.service.bounds import Depth, SampleSize, Seed
-from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
-from evalspec.service.documents import document_type, page_example, render_document, to_json
+from evalspec.service.cursors import Cursor, Limit, NextCursor, cut_page, decode_cursor
+from evalspec.service.documents import body_config, document_type, page_example, render_document, to_json
 from evalspec.service.examples import LISTED_RUN, MOMENT, RUN_ID, WHOLE_RUN
 from evalspec.service.jobs import Job
 from evalspec.service.jobs_api import JobState, describe_job
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.parameters import Since, Until
-from evalspec.service.problems import ApiProblem
-from evalspec.service.run_index import RunFilter, build_cursor_place
+from evalspec.service.problems import conflict
+from evalspec.service.requested_jobs import start_job
+from evalspec.service.run_index import RunFilter
 from evalspec.service.run_jobs import check_request, count_open_attempts, resolve_manifest
 from evalspec.service.run_records import LevelChange, MetricTrend, TrendPoint, WholeRun, iterate_level_changes
 from evalspec.service.settings import MANIFEST, Project
@@ -31,6 +32,7 @@ from evalspec.service.timestamps import to_seconds
 
 ROUTER = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=JsonRoute)
 
+ManifestPath = Annotated[str | None, Query(description="Path in the project.", max_length=1000)]
 Branch = Annotated[
     str | None,
     Query(description="Of the project, or `:7` for builds of pull request 7; empty: runs of neither.", max_length=1000),
@@ -51,9 +53,7 @@ class RunPage(BaseModel):
 class RunRequest(BaseModel):
     """A run of a manifest of the project. The options are those of `evalspec evaluate`."""
 
-    model_config = ConfigDict(
-        extra="forbid", strict=True, json_schema_extra={"examples": [{"manifest": MANIFEST, "sample_size": 20}]}
-    )
+    model_config = body_config({"manifest": MANIFEST, "sample_size": 20})
     manifest: str = Field(MANIFEST, description="Path in the project.", max_length=1000)
     datasets: list[str] = Field([], description="Only these datasets.")
     sample_size: SampleSize | None = Field(None, description="At most so many samples per dataset.")
@@ -82,7 +82,7 @@ class RunRequest(BaseModel):
 class ResumeRequest(BaseModel):
     """How to resume a run."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": [{"retry_errors": True}]})
+    model_config = body_config({"retry_errors": True})
     retry_errors: bool = Field(False, description="Repeat failed attempts too. A finished run has only those.")
     concurrency: Annotated[int, Field(ge=1, le=100)] = 10
 
@@ -94,16 +94,7 @@ def start_run(asked: RunRequest, response: Response, access: Running) -> JobStat
     request = {"manifest": asked.manifest, "options": options}
     found = check_request(access.service.settings, access.project, "run", request)
     counts = (min(count, asked.sample_size or count) for count in found.values())
-    job = jobs.enqueue(
-        access.engine,
-        access.namespace,
-        "run",
-        request,
-        access.caller.user,
-        id=jobs.create_id("run"),
-        calls=sum(counts) * asked.repeat,
-        limits=access.service.settings.limits,
-    )
+    job = start_job(access, "run", request, "run", sum(counts) * asked.repeat)
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     return describe_job(job)
 
@@ -114,7 +105,7 @@ def list_runs(
     verdict: VerdictStatus | None = None,
     status: RunStatus | None = None,
     kind: Annotated[RunKind | None, Query(description="`retriever`: evaluations of retrievers.")] = None,
-    manifest: Annotated[str | None, Query(description="Path in the project.", max_length=1000)] = None,
+    manifest: ManifestPath = None,
     dataset: Annotated[str | None, Query(description="Only runs with this dataset.", max_length=1000)] = None,
     since: Since = None,
     until: Until = None,
@@ -126,10 +117,9 @@ def list_runs(
     before: Any = decode_cursor(cursor, float, str)
     times = to_seconds(since), to_seconds(until)
     wanted = RunFilter(verdict, status, manifest, dataset, *times, before, branch, kind)
-    found = access.runs.list(wanted, limit + 1)
+    found, following = cut_page(access.runs.list(wanted, limit + 1), limit, lambda one: (one.moment, one.id))
     labels = _read_labels(access.project)
-    following = encode_cursor(*build_cursor_place(found[limit - 1])) if len(found) > limit else None
-    shown = [to_json(replace(one, labels=labels.get(one.id, ()))) for one in found[:limit]]
+    shown = [to_json(replace(one, labels=labels.get(one.id, ()))) for one in found]
     return render_answer({"runs": shown, "next_cursor": following})
 
 
@@ -159,17 +149,8 @@ def resume_run(run_id: str, access: Running, response: Response, asked: ResumeRe
     _refuse_unresumable(access, entry, asked)
     manifest = str(resolve_manifest(access.project.folder, entry.manifest or MANIFEST))
     request = {"manifest": manifest, "options": {"concurrency": asked.concurrency}, "retryErrors": asked.retry_errors}
-    job = jobs.enqueue(
-        access.engine,
-        access.namespace,
-        "run",
-        request,
-        access.caller.user,
-        id=jobs.create_id("run"),
-        calls=count_open_attempts(access.runs.find_folder(run_id), retry_errors=asked.retry_errors),
-        limits=access.service.settings.limits,
-        run_id=run_id,
-    )
+    calls = count_open_attempts(access.runs.find_folder(run_id), retry_errors=asked.retry_errors)
+    job = start_job(access, "run", request, "run", calls, run_id)
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     return describe_job(job)
 
@@ -183,7 +164,7 @@ def cancel_run(run_id: str, access: Running) -> JobState:
         job = jobs.cancel(access.engine, access.namespace, job.id)
     if job is None:
         started = "the command line started the run; stop it there" if is_being_written(folder) else ""
-        raise ApiProblem(HTTPStatus.CONFLICT, started or "the run is not in progress")
+        raise conflict(started or "the run is not in progress")
     return describe_job(job)
 
 
@@ -192,7 +173,7 @@ def delete_run(run_id: str, access: Running) -> None:
     """Delete a run with its files and labels."""
     folder = access.runs.find_folder(run_id)
     if _find_open_job(access, run_id) is not None or is_being_written(folder):
-        raise ApiProblem(HTTPStatus.CONFLICT, "the run is in progress; cancel it first")
+        raise conflict("the run is in progress; cancel it first")
     access.project.store.remove(folder)
     access.runs.drop(run_id)
 
@@ -204,12 +185,11 @@ def _find_open_job(access: Access, run_id: str) -> Job | None:
 
 def _refuse_unresumable(access: Access, entry: RunEntry, asked: ResumeRequest) -> None:
     if entry.origin.pushed_by is not None:
-        detail = "the run was pushed, so it is read-only; resume it where it was evaluated"
-        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+        raise conflict("the run was pushed, so it is read-only; resume it where it was evaluated")
     if entry.status is RunStatus.RUNNING or _find_open_job(access, entry.id) is not None:
-        raise ApiProblem(HTTPStatus.CONFLICT, "the run is in progress")
+        raise conflict("the run is in progress")
     if entry.status is RunStatus.FINISHED and not asked.retry_errors:
-        raise ApiProblem(HTTPStatus.CONFLICT, "the run is finished; `retry_errors` repeats its failed attempts")
+        raise conflict("the run is finished; `retry_errors` repeats its failed attempts")
 
 
 TRENDS = APIRouter(prefix="/v1/trends", tags=["trends"])
@@ -234,7 +214,7 @@ def get_trend(
     access: Reading,
     dataset: Annotated[str, Query(max_length=1000)],
     metric: Annotated[str, Query(max_length=1000)],
-    manifest: Annotated[str | None, Query(description="Path in the project.", max_length=1000)] = None,
+    manifest: ManifestPath = None,
     since: Since = None,
     until: Until = None,
     branch: Branch = None,

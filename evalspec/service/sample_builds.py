@@ -5,7 +5,6 @@ import subprocess
 import threading
 from collections import deque
 from contextlib import suppress
-from http import HTTPStatus
 from logging import WARNING
 from pathlib import Path
 
@@ -15,13 +14,11 @@ from evalspec.runs.store.files import DiskFull
 from evalspec.runs.store.locks import is_being_written
 from evalspec.service.child_process import run_child
 from evalspec.service.logs import log_event
-from evalspec.service.problems import ApiProblem
+from evalspec.service.problems import busy, conflict
 from evalspec.service.sample_index import EXIT_FULL, FAILED, is_current, write_sample_index
 
 SMALL = 2000
 """Number of samples up to which a run is indexed, compared and reported within a request."""
-
-_RETRY_SECONDS = "2"
 
 
 class SampleBuilds:
@@ -45,8 +42,7 @@ class SampleBuilds:
         if is_current(run):
             return
         if is_being_written(run):
-            detail = "the run is in progress; its samples are available when it ends"
-            raise ApiProblem(HTTPStatus.CONFLICT, detail)
+            raise conflict("the run is in progress; its samples are available when it ends")
         if samples <= SMALL:
             self._write_now(run)
             return
@@ -55,8 +51,7 @@ class SampleBuilds:
         full = self._full.pop(run, None)
         if full is not None:  # said once: meanwhile it is tried again
             raise DiskFull(full)
-        detail = "the index of the samples is being written; try again soon"
-        raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": _RETRY_SECONDS})
+        raise busy("the index of the samples is being written; try again soon")
 
     def request(self, run: Path) -> None:
         """Write the index of a run soon, in another process."""
@@ -75,7 +70,7 @@ class SampleBuilds:
             except DiskFull:
                 raise
             except StoreError as error:
-                raise ApiProblem(HTTPStatus.CONFLICT, str(error)) from error
+                raise conflict(str(error)) from error
 
     def _work(self) -> None:
         while (run := self._next()) is not None:
@@ -105,7 +100,7 @@ class SampleBuilds:
     def _refuse_failed(self, run: Path) -> None:
         signature, cause = self._failed.get(run, (None, ""))
         if signature == sign_run(run):
-            raise ApiProblem(HTTPStatus.CONFLICT, cause)
+            raise conflict(cause)
 
 
 def _find_cause(log: bytes) -> str | None:

@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 from evalspec.model import AgentReply, Attempt, Sample, SampleResult, SampleStatus
 from evalspec.model.base import Record
 from evalspec.reports.rows import AttemptRow
-from evalspec.service.access import Access, Reading
+from evalspec.service.access import Reading
 from evalspec.service.answers import render_answer
-from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, Limit, NextCursor, cut_page, decode_cursor
 from evalspec.service.documents import document_type, page_example, render_document, to_json
 from evalspec.service.examples import SAMPLE
 from evalspec.service.problems import not_found
@@ -105,36 +105,25 @@ def list_run_samples(
     limit: Limit = 50,
 ) -> Response:
     """Return samples of a run. The first request for a run of more than 2,000 samples may be answered with 503."""
-    require_samples(access, run_id)
+    folder = access.find_indexed(run_id)
     place = decode_cursor(cursor, int)
     after = -1 if place is None else place[0]
     wanted = SampleFilter(
         dataset, metric, failed, beyond_threshold, tuple(tag or ()), tuple(slice or ()), text, after, reason=reason
     )
-    found = list_samples(access.runs.find_folder(run_id), wanted, limit + 1)
-    following = encode_cursor(found[limit - 1].position) if len(found) > limit else None
-    return render_answer({"samples": [_list_sample(row) for row in found[:limit]], "next_cursor": following})
+    rows = list_samples(folder, wanted, limit + 1)
+    found, following = cut_page(rows, limit, lambda row: (row.position,))
+    return render_answer({"samples": [_list_sample(row) for row in found], "next_cursor": following})
 
 
 @ROUTER.get("/{dataset}/{sample_id:path}", response_model=document_type(WholeSample, _WHOLE), summary="Show a sample")
 def get_sample(run_id: RunId, dataset: str, sample_id: str, access: Reading) -> Response:
     """Return one sample: question, contexts, answers, scores with reasons and evidence, timings."""
-    require_samples(access, run_id)
-    found = find_sample(access.runs.find_folder(run_id), dataset, sample_id)
+    found = find_sample(access.find_indexed(run_id), dataset, sample_id)
     if found is None:
         raise not_found(f"run {run_id} has no sample {sample_id[:100]} in dataset {dataset[:100]}")
     attempts = tuple(map(_describe_attempt, found.attempts))
     return render_document(WholeSample(dataset, found.sample, found.row.result, attempts))
-
-
-def require_samples(access: Access, run_id: str) -> None:
-    """Make sure that the index of a run's samples is current.
-
-    Raises:
-        ApiProblem: 404: There is no such run. 409: It is in progress or damaged. 503: The index is being written.
-    """
-    entry = access.runs.find(run_id)
-    access.service.samples.require(access.runs.find_folder(run_id), entry.samples)
 
 
 def _list_sample(row: SampleRow) -> dict[str, Any]:

@@ -48,16 +48,16 @@ from evalspec.service.database import (
 )
 from evalspec.service.evaluation_files import evaluation_path, restore_evaluations
 from evalspec.service.isolation import refuse_links
+from evalspec.service.kept_json import encode_line
 from evalspec.service.logs import configure_logs, log_event, log_exception
 from evalspec.service.oidc import Issuer
 from evalspec.service.pushes import IDLE_SECONDS, remove_idle_pushes
 from evalspec.service.run_index import RunIndex
 from evalspec.service.settings import OidcSettings, Project, ServiceSettings
-from evalspec.service.stores import read_store_id, register_stores, require_store
-from evalspec.service.tables import JOBS, PROJECTS
+from evalspec.service.stores import find_known_id, read_store_id, register_stores, require_store
+from evalspec.service.tables import JOBS
 from evalspec.service.tokens import purge_tokens
 from evalspec.service.uploaded_datasets import delete_expired
-from evalspec.service.worker_process import encode_settings
 from evalspec.service.workers import end, send_line
 
 
@@ -114,16 +114,13 @@ def _exists(url: str) -> bool:
 
 
 def _check_stores(engine: Engine, settings: ServiceSettings) -> None:
-    with reading(engine) as connection:
-        found = connection.execute(select(PROJECTS.c.namespace, PROJECTS.c.store_id))
-        known = {row.namespace: row.store_id for row in found}
     problems = []
     for project in settings.projects.values():
-        own = read_store_id(project)
-        if project.namespace in known and own is None:
+        known, own = find_known_id(engine, project), read_store_id(project)
+        if known is not None and own is None:
             message = f"{project.folder}: the store of namespace {project.namespace} is gone"
             problems.append(Problem(message, "restore or mount the project's folder; serve --reindex starts a new one"))
-        elif known.get(project.namespace, own) != own:
+        elif known not in (None, own):
             message = f"{project.folder} is not the store of namespace {project.namespace} in this database"
             problems.append(Problem(message, "use the folder of before, or adopt it: serve --reindex"))
     if problems:
@@ -257,7 +254,7 @@ def _run_worker(settings: ServiceSettings, stop: threading.Event) -> int:
     with subprocess.Popen(
         [sys.executable, "-P", "-m", "evalspec.service.worker_process"], stdin=subprocess.PIPE, start_new_session=True
     ) as process:
-        send_line(process, encode_settings(settings))
+        send_line(process, encode_line(settings))
         while process.poll() is None and not stop.wait(0.2):
             pass
         return end(process, _STOP_SECONDS)

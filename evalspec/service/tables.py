@@ -147,7 +147,9 @@ AUDIT = Table(
     Index("audit_by_namespace", "namespace", "at"),
     Index("audit_by_time", "at"),
 )
-"""Who did what: every request that changes something, and every refusal. Ids are random, so they count nothing."""
+"""Who did what: every request that changes something, and every refusal. Ids are random, so they count nothing.
+
+`target`: ids of what was changed. `namespace` null: it is unknown, or all are concerned."""
 
 ASSIGNMENTS = Table(
     "assignments",

@@ -22,6 +22,11 @@ def render_time(moment: float | None) -> str | None:
     return None if moment is None else datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
 
 
+def render_minute(moment: str) -> str:
+    """Return a time in ISO 8601, which is in UTC, as `2026-11-23 06:15 UTC`."""
+    return f"{moment[:10]} {moment[11:16]} UTC"
+
+
 def _refuse_distant(moment: datetime) -> datetime:
     """Raise ValueError for the ends of the calendar, which have no timestamp in some time zones."""
     try:

@@ -165,29 +165,23 @@ def discard_staged(project: Project, token: str) -> None:
     shutil.rmtree(_staging(project) / token, ignore_errors=True)
 
 
-def delete_expired(project: Project, now: float | None = None) -> int:
-    """Delete the files that have waited too long, and return their number. `now`: by default the current time.
+def delete_expired(project: Project) -> None:
+    """Delete the files that have waited too long.
 
     Raises:
         StoreError: The folder cannot be read.
     """
-    root, limit = _staging(project), (time.time() if now is None else now) - STAGING_SECONDS
+    root, oldest = _staging(project), time.time() - STAGING_SECONDS
     with store_errors(root):
         folders = list(root.iterdir()) if root.is_dir() else []
-    expired = []
     for folder in folders:
         with suppress(OSError):  # it is confirmed or discarded at this moment
-            expired += [folder] if folder.lstat().st_mtime < limit else []
-    for folder in expired:
-        shutil.rmtree(folder, ignore_errors=True)
-    return len(expired)
+            if folder.lstat().st_mtime < oldest:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
-def store_upload(project: Project, staged: StagedFile, name: str) -> tuple[UploadedDataset, bool]:
-    """Make a waiting file the next version of a dataset, unless it equals the newest one.
-
-    Returns:
-        The version, and whether it is new.
+def store_upload(project: Project, staged: StagedFile, name: str) -> UploadedDataset:
+    """Make a waiting file the next version of a dataset, unless it equals the newest one. Return the version.
 
     Raises:
         ApiProblem: 404: It was stored already. 422: the dataset cannot have this name.
@@ -201,7 +195,7 @@ def store_upload(project: Project, staged: StagedFile, name: str) -> tuple[Uploa
             known = _describe(name, root, newest) if newest else None
             if known is not None and _is_equal(known.path, waiting / staged.data_name):
                 discard_staged(project, staged.token)
-                return known, False
+                return known
             try:
                 # claims the version: no folder is ever replaced
                 os.rename(waiting, root / str(newest + 1))  # noqa: PTH104 - Path.rename is the same
@@ -213,7 +207,7 @@ def store_upload(project: Project, staged: StagedFile, name: str) -> tuple[Uploa
                     raise
         (root / str(newest + 1) / _ABOUT_NAME).unlink(missing_ok=True)
         sync_folder(root)
-    return _describe(name, root, newest + 1), True
+    return _describe(name, root, newest + 1)
 
 
 def _is_equal(one: Path, other: Path) -> bool:

@@ -5,25 +5,13 @@ import sys
 import threading
 from logging import ERROR
 
-import msgspec
-
 from evalspec.base.errors import EvalspecError
-from evalspec.model.base import built
 from evalspec.service.child_process import wait_for_end_of_input
 from evalspec.service.database import open_database
+from evalspec.service.kept_json import decode_line
 from evalspec.service.logs import configure_logs, log_event
 from evalspec.service.settings import ServiceSettings
 from evalspec.service.workers import work
-
-
-def encode_settings(settings: ServiceSettings) -> bytes:
-    """Return settings as one line of JSON."""
-    return msgspec.json.encode(settings, enc_hook=str) + b"\n"
-
-
-def decode_settings(line: bytes) -> ServiceSettings:
-    """Return the settings of `encode_settings`."""
-    return msgspec.json.decode(line, type=built(ServiceSettings), dec_hook=lambda kind, value: kind(value))
 
 
 def run_worker(settings: ServiceSettings, stop: threading.Event) -> None:
@@ -42,7 +30,7 @@ def run_worker(settings: ServiceSettings, stop: threading.Event) -> None:
 
 def main() -> int:
     """Execute jobs with the settings on standard input, until it ends."""
-    settings, stop = decode_settings(sys.stdin.buffer.readline()), threading.Event()
+    settings, stop = decode_line(sys.stdin.buffer.readline(), ServiceSettings), threading.Event()
 
     def wait_for_end() -> None:
         wait_for_end_of_input()

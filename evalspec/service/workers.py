@@ -20,6 +20,7 @@ from evalspec.service.isolation import adopt_orphans, close_folder, open_confine
 from evalspec.service.job_calls import LONGEST_CALL, Call, CallHandler, JobCalls, JobEnd, answer
 from evalspec.service.job_process import EXIT_LOST, EXIT_STOPPED, Assignment, explain_folder
 from evalspec.service.jobs import Job, JobStatus, LeaseLost
+from evalspec.service.kept_json import encode_line
 from evalspec.service.lease_watch import LeaseWatch
 from evalspec.service.logs import log_event
 from evalspec.service.settings import Isolation, Project, ServiceSettings
@@ -125,7 +126,7 @@ def _execute(engine: Engine, settings: ServiceSettings, job: Job, stop: threadin
             desk = JobCalls(engine, job, settings.lease_seconds)
             attendant = threading.Thread(target=_attend, args=(process, desk, job), name="job", daemon=True)
             attendant.start()
-            send_line(process, asked.encode())
+            send_line(process, encode_line(asked))
             code = _wait(process, desk, stop)
         attendant.join(_STOP_SECONDS)
     except (OSError, StoreError) as error:  # the folder is gone, read-only or full: a worker has other projects too
@@ -167,7 +168,7 @@ def check_apart(settings: ServiceSettings, project: Project, kind: str, request:
     with _CHECKS, open_confined(settings.isolation, project, _PROCESS, is_only=False) as process:
         timer = threading.Timer(_CHECK_SECONDS, process.kill)
         timer.start()
-        send_line(process, _assign(settings, job).encode())
+        send_line(process, encode_line(_assign(settings, job)))
         _attend(process, note, job)
         timer.cancel()
     if outcome is None or outcome.error is not None:

@@ -22,11 +22,12 @@ from evalspec.reports.view.parts import Role
 from evalspec.reports.word_changes import TextPiece, mark_differences
 from evalspec.service.access import Access
 from evalspec.service.comparing import (
+    CandidateFlips,
     ComparisonContent,
     Flip,
     compute_content,
+    count_samples,
     describe_request,
-    find_run_folder,
     load_content,
 )
 from evalspec.service.jobs import JobStatus
@@ -36,8 +37,8 @@ from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Visit, Visitor, see_other
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import ApiProblem
+from evalspec.service.requested_jobs import find_same_job, start_job
 from evalspec.service.run_index import RunFilter
-from evalspec.service.same_jobs import find_same_job, start_job
 from evalspec.service.sample_builds import SMALL
 from evalspec.service.sample_pages import SampleDetails, find_sample
 from evalspec.verdict.comparison.sample_changes import compare_texts
@@ -86,11 +87,9 @@ def show_flips(access: Access, baseline_id: str, candidate_id: str, flips: Seque
 def _find_indexed(access: Access, run_id: str) -> Path | None:
     """Return the folder of a run whose samples can be read. None: it is a promoted baseline, or not indexed yet."""
     try:
-        entry, folder = access.runs.find(run_id), access.runs.find_folder(run_id)
-        access.service.samples.require(folder, entry.samples)
+        return access.find_indexed(run_id)
     except (ApiProblem, StoreError):  # the rest of the comparison is shown without texts
         return None
-    return folder
 
 
 def _show(before: Path | None, after: Path | None, flips: Sequence[Flip]) -> Iterator[ShownFlip]:
@@ -161,15 +160,12 @@ def _render_score(row: AttemptRow, metric: str) -> str:
 
 
 class ShownCandidate(Struct, frozen=True):
-    """The flips of a candidate with their texts, and how many there are."""
+    """A candidate, and its first flips with their texts."""
 
-    name: str
-    run_id: str
+    found: CandidateFlips
     failing: list[ShownFlip]
     passing: list[ShownFlip]
     changed: list[ShownFlip]
-    failing_count: int
-    passing_count: int
 
 
 class ComparedOutcome(Struct, frozen=True):
@@ -206,17 +202,12 @@ def _compare(visit: Visit, asked: dict[str, Any]) -> ComparedOutcome:
     if kept is not None:
         return ComparedOutcome(kept)
     try:
-        if _count_samples(visit, asked) <= SMALL:
+        if count_samples(visit.access, asked) <= SMALL:
             return ComparedOutcome(compute_content(visit.project, asked))
     except InvalidInput as error:
         messages = tuple(hide_folder(problem.message, visit.project.folder) for problem in error.problems)
         return ComparedOutcome(errors=messages, can_force=not asked["allow_mismatch"])
     return _follow_job(visit, asked)
-
-
-def _count_samples(visit: Visit, asked: dict[str, Any]) -> int:
-    folders = (find_run_folder(visit.project, name) for name in (asked["baseline"], *asked["candidates"]))
-    return sum(visit.access.runs.find(folder.name).samples for folder in folders if folder is not None)
 
 
 def _follow_job(visit: Visit, asked: dict[str, Any]) -> ComparedOutcome:
@@ -274,18 +265,8 @@ def _draw_sections(visit: Visit, content: ComparisonContent, layout: Layout) -> 
 
 
 def _show_candidates(visit: Visit, content: ComparisonContent) -> list[ShownCandidate]:
-    def show(run_id: str, flips: Sequence[Any]) -> list[ShownFlip]:
-        return show_flips(visit.access, content.baseline_id, run_id, flips[:_FLIPS_SHOWN])
+    def show(run_id: str, *kinds: Sequence[Flip]) -> Iterator[list[ShownFlip]]:
+        for flips in kinds:
+            yield show_flips(visit.access, content.baseline_id, run_id, flips[:_FLIPS_SHOWN])
 
-    return [
-        ShownCandidate(
-            one.name,
-            one.run_id,
-            show(one.run_id, one.failing),
-            show(one.run_id, one.passing),
-            show(one.run_id, one.changed),
-            one.failing_count,
-            one.passing_count,
-        )
-        for one in content.candidates
-    ]
+    return [ShownCandidate(one, *show(one.run_id, one.failing, one.passing, one.changed)) for one in content.candidates]

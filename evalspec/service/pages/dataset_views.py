@@ -1,11 +1,9 @@
 """What the pages of datasets show: rows of the list, problems, balance and coverage, samples."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from evalspec.base.errors import Problem
 from evalspec.base.plural import counted
 from evalspec.inputs.datasets.base import list_relevant
 from evalspec.model import Sample
@@ -37,15 +35,6 @@ class ListedDataset(Struct, frozen=True):
     samples: int | None
     version: int | None
     state: tuple[str, str, str]
-
-
-class ShownProblem(Struct, frozen=True):
-    """A problem in columns. `place`: file and line."""
-
-    place: str
-    field: str
-    message: str
-    fix: str
 
 
 class ShownShare(Struct, frozen=True):
@@ -92,27 +81,14 @@ def describe_check(check: DatasetCheck | None) -> dict[str, Any]:
     known = check or DatasetCheck("")
     return {
         "state": describe_state(check),
-        "problems": _show_problems(known.problems[:_PROBLEMS_SHOWN]),
+        "problems": known.problems[:_PROBLEMS_SHOWN],
         "more_problems": max(len(known.problems) - _PROBLEMS_SHOWN, 0) + known.more_problems,
-        "warnings": _show_problems(known.warnings[:_PROBLEMS_SHOWN]),
+        "warnings": known.warnings[:_PROBLEMS_SHOWN],
         "more_warnings": max(len(known.warnings) - _PROBLEMS_SHOWN, 0) + known.more_warnings,
         "fields": _list_fields(known.profile),
         "balances": _list_balances(known.profile),
         "relevant": _describe_relevant(known.profile),
     }
-
-
-def _show_problems(problems: Sequence[Problem]) -> list[ShownProblem]:
-    """Return problems in columns."""
-    return [
-        ShownProblem(
-            ":".join(filter(None, [problem.file, str(problem.line or "")])) or "the dataset",
-            problem.field,
-            problem.message,
-            problem.fix,
-        )
-        for problem in problems
-    ]
 
 
 def _list_fields(profile: DatasetProfile) -> list[ShownShare]:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
+import msgspec
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from msgspec import Struct
@@ -39,7 +40,8 @@ from evalspec.service.project_datasets import (
     list_manifests,
     load_project_manifest,
 )
-from evalspec.service.same_jobs import find_same_job, start_job
+from evalspec.service.requested_jobs import find_same_job, start_job
+from evalspec.service.timestamps import render_minute
 from evalspec.service.uploaded_datasets import list_upload_versions, list_uploads
 
 ROUTER = APIRouter(include_in_schema=False)
@@ -130,7 +132,7 @@ def _list_posted(visit: Visit) -> Iterator[ListedDataset]:
     for one in list_datasets(visit.project):
         link = link_dataset(visit, DatasetPlace(one.dataset_name, is_posted=True))
         state = ("pass", "✓", "valid")  # only valid ones are stored
-        when = f"posted {_show_moment(one.created_at)}"
+        when = f"posted {render_minute(one.created_at)}"
         yield ListedDataset(one.dataset_name, link, when, "retrieval", one.query_count, one.version, state)
 
 
@@ -139,14 +141,9 @@ def _list_uploaded(visit: Visit) -> Iterator[ListedDataset]:
         place = DatasetPlace(one.name, version=one.version)
         check = check_small(visit.project, find_dataset(visit.project, place)) if one.size <= SMALL_BYTES else None
         samples = check.profile.samples if check is not None else None
-        when = f"uploaded {_show_moment(one.moment.isoformat())}"
+        when = f"uploaded {render_minute(one.moment.isoformat())}"
         link, format = link_dataset(visit, DatasetPlace(one.name)), check.format if check else one.path.suffix[1:]
         yield ListedDataset(one.name, link, when, format, samples, one.version, describe_state(check))
-
-
-def _show_moment(moment: str) -> str:
-    """Return a time in ISO 8601 as `2026-11-23 06:15 UTC`."""
-    return f"{moment[:10]} {moment[11:16]} UTC"
 
 
 @ROUTER.get("/datasets/dataset")
@@ -199,7 +196,7 @@ def _check(visit: Visit, found: FoundDataset) -> CheckOutcome:
     """Return the check of a dataset. A large one is checked by a worker."""
     if found.size <= SMALL_BYTES:
         return CheckOutcome(check_small(visit.project, found))
-    asked = {**found.place.to_request(), "signature": found.signature}
+    asked = {**msgspec.to_builtins(found.place), "signature": found.signature}
     job = find_same_job(visit.access, KIND, asked)
     if job is not None and job.status == JobStatus.FAILED:
         return CheckOutcome(error=job.error or "the check failed")

@@ -20,7 +20,7 @@ from evalspec.curation.gold.wording import CATEGORIES
 from evalspec.reports.markup.shown import Layout, lay_out, lay_out_section
 from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.view.curation import build_curation_view
-from evalspec.service.cursors import decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, cut_page, decode_cursor
 from evalspec.service.gold_api import MOST_WORDS, Note
 from evalspec.service.gold_people import (
     assign_reviews,
@@ -62,7 +62,6 @@ _TO_SETTLE = "to settle"
 _OF_SET = AddressQuery("text", state=(_TO_SETTLE, *SEEN_STATES))
 _OF_TRIPLE = AddressQuery("id", "whole")
 
-Cursor = Annotated[str | None, Query(max_length=2000)]
 Id = Annotated[str, Form(max_length=2000)]
 Shown = Annotated[str, Form(max_length=200)]
 FormNote = Annotated[Note, Form(), AfterValidator(lambda note: (note or "").strip() or None)]
@@ -106,14 +105,14 @@ def show_gold_set(
 
     entries = [entry for id, entry in sorted(found.entries.items()) if place is None or id > place[0]]
     wanted = [entry for entry in entries if is_wanted(entry)]
-    following = encode_cursor(wanted[_TRIPLES_SHOWN - 1].id) if len(wanted) > _TRIPLES_SHOWN else None
+    shown, following = cut_page(wanted, _TRIPLES_SHOWN, lambda entry: (entry.id,))
     links = SetLinks(visit, name)
     return render_page(
         "gold_set.html",
         visit,
         set=show_set(visit.project, found, viewer),
         links=links,
-        triples=[list_triple(entry, viewer) for entry in wanted[:_TRIPLES_SHOWN]],
+        triples=[list_triple(entry, viewer) for entry in shown],
         states=(*([_TO_SETTLE] if viewer.person else []), *SEEN_STATES),
         chosen=chosen,
         is_first=cursor is None,

@@ -35,8 +35,8 @@ from evalspec.service.pages.case_pages import (
     Refusal,
     find_refusal,
 )
-from evalspec.service.pages.labels_pages import LabelForm, list_metrics, render_verdict, show_form
-from evalspec.service.pages.run_sources import list_tags, read_content, show_details
+from evalspec.service.pages.labels_pages import LabelForm, list_choices, render_verdict, show_form
+from evalspec.service.pages.run_sources import read_content, show_details
 from evalspec.service.pages.samples_pages import find_at
 from evalspec.service.pages.visits import Reviewer, Visit, see_other
 from evalspec.service.parameters import AddressQuery
@@ -226,10 +226,7 @@ def _render(
         has_several=len(run.outlines) > 1,
         chosen=opened.chosen,
         whole_queue=opened.link(assignment=None) if "assignment" in opened.chosen else None,
-        metrics=list_metrics(run),
-        datasets=list(run.outlines),
-        tags=list_tags(run.folder),
-        has_limits=any(one.thresholds for one in run.outlines.values()),
+        **list_choices(run),
         file=next((one.file for one in content.charts if shown and one.dataset == shown.sample.dataset), None),
         back_link=visit.link_sample(run.id, shown.sample.dataset, shown.sample.id, shown.position) if shown else None,
     )

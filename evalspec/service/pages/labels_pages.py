@@ -7,7 +7,7 @@ about a reply or a score before they have labelled it themselves.
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response, UploadFile
 from fastapi.responses import HTMLResponse
@@ -28,7 +28,7 @@ from evalspec.reports.rows import AttemptRow
 from evalspec.reports.view.calibration import build_calibration_view
 from evalspec.reports.view.labels import build_labels_view
 from evalspec.service import labels_api
-from evalspec.service.cursors import decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, decode_cursor, encode_cursor
 from evalspec.service.indexed_run import IndexedRun, find_label_files, open_indexed_run
 from evalspec.service.labelling import SUFFIXES, import_content, read_calibration, read_shown_labels, read_stats
 from evalspec.service.pages.run_sources import RunLinks, list_tags
@@ -37,6 +37,7 @@ from evalspec.service.pages.visits import Operator, Reviewer, Visit, Visitor, se
 from evalspec.service.people import list_reviewers
 from evalspec.service.places import hide_folder
 from evalspec.service.sample_pages import SampleDetails, find_row
+from evalspec.service.timestamps import render_minute
 from evalspec.service.tokens import Scope
 from evalspec.verdict.wording import render_value
 
@@ -165,9 +166,9 @@ def show_form(
     )
 
 
-def _show_label(label: Label, match: LabelMatch) -> ShownLabel:
+def _show_label(label: Label, match: LabelMatch = LabelMatch.COUNTS) -> ShownLabel:
     doubt = "" if match is LabelMatch.COUNTS else str(match)
-    at = render_label_time(label.at)
+    at = render_minute(label.at)
     return ShownLabel(label.labeller, render_verdict(label), _is_good(label), label.note, at, doubt)
 
 
@@ -181,15 +182,15 @@ def render_verdict(label: Label) -> str:
     return str(label.verdict) if label.value is None else f"{label.verdict} ({label.value:.4g})"
 
 
-def render_label_time(at: str) -> str:
-    """Return the time of a label to the minute."""
-    return f"{at[:10]} {at[11:16]} UTC"
-
-
-def list_metrics(run: IndexedRun) -> list[str]:
-    """Return the metrics whose scores a person may choose to label."""
-    names = (metric.name for dataset in run.outlines.values() for metric in dataset.metrics)
-    return list(dict.fromkeys(names))[:_METRICS_OFFERED]
+def list_choices(run: IndexedRun) -> dict[str, Any]:
+    """Return what a person may choose to label, for the forms of templates."""
+    metrics = dict.fromkeys(metric.name for dataset in run.outlines.values() for metric in dataset.metrics)
+    return {
+        "metrics": list(metrics)[:_METRICS_OFFERED],
+        "datasets": list(run.outlines),
+        "tags": list_tags(run.folder),
+        "has_limits": any(one.thresholds for one in run.outlines.values()),
+    }
 
 
 ROUTER = APIRouter(include_in_schema=False)
@@ -205,17 +206,10 @@ Number = Annotated[int | None, Query(ge=0, le=1_000_000)]
 class ListedLabel(Struct, frozen=True):
     """One row of the list. `link`: the page on which the visitor can change it; None: it is somebody else's."""
 
-    sample: str
-    dataset: str
-    sample_link: str | None
-    attempt: int
-    metric: str | None
+    label: Label
+    shown: ShownLabel
     score: str
-    said: str
-    is_good: bool | None
-    labeller: str
-    note: str | None
-    at: str
+    sample_link: str | None
     link: str | None
 
 
@@ -223,7 +217,7 @@ class ListedLabel(Struct, frozen=True):
 def show_labels(
     run_id: str,
     visit: Visitor,
-    cursor: Annotated[str | None, Query(max_length=2000)] = None,
+    cursor: Cursor = None,
     added: Number = None,
     known: Number = None,
     everything: Annotated[str, Query(max_length=10)] = "",
@@ -297,10 +291,7 @@ def _render(
         hidden=found.hidden,
         has_texts=run.stored.outline.has_texts,
         has_several=len(run.outlines) > 1,
-        metrics=list_metrics(run),
-        datasets=list(run.outlines),
-        tags=list_tags(run.folder),
-        has_limits=any(one.thresholds for one in run.outlines.values()),
+        **list_choices(run),
         reviewers=list_reviewers(visit.access.engine, visit.namespace) if visit.may(Scope.RUN) else None,
         links=RunLinks(visit, run_id),
         next_page=visit.link_run(run_id, "/labels", cursor=following) if following else None,
@@ -320,16 +311,9 @@ def _list_label(visit: Visit, run_id: str, folder: Path, label: Label) -> Listed
         about = {"attempt": label.attempt, "about": label.metric}
         link = visit.link_run(run_id, "/label", at=row.position, **about)
     return ListedLabel(
-        label.sample,
-        label.dataset,
-        visit.link_sample(run_id, label.dataset, label.sample, row.position) if row else None,
-        label.attempt,
-        label.metric,
+        label,
+        _show_label(label),
         "" if label.metric is None or label.shown_value is None else render_value(label.metric, label.shown_value),
-        render_verdict(label),
-        _is_good(label),
-        label.labeller,
-        label.note,
-        render_label_time(label.at),
+        visit.link_sample(run_id, label.dataset, label.sample, row.position) if row else None,
         link,
     )

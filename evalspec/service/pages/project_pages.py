@@ -15,7 +15,7 @@ from evalspec.curation.gold.gold_set import TripleEntry, read_set
 from evalspec.curation.gold.reviewers import list_assigned, list_reviewable
 from evalspec.service import operations_api
 from evalspec.service.alerts import queue_test
-from evalspec.service.assignments_api import assign_labels, end_assignment, list_assignments
+from evalspec.service.assignments_api import Draw, assign_labels, end_assignment, list_assignments
 from evalspec.service.baselines_api import list_promotions
 from evalspec.service.database import DAY_SECONDS, read_clock, reading
 from evalspec.service.gold_people import find_caller_viewer, list_project_sets
@@ -25,7 +25,7 @@ from evalspec.service.pages.gold_views import can_settle
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Administrator, Operator, Visit, Visitor, see_other
 from evalspec.service.people import list_people, set_disabled, set_role
-from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.problems import ApiProblem, conflict, not_found
 from evalspec.service.timestamps import render_time
 from evalspec.service.tokens import (
     EVERYWHERE,
@@ -87,7 +87,7 @@ def assign_work(
     dataset: Name = "",
     tag: Name = "",
     state: Annotated[Literal["", "beyond"], Form()] = "",
-    draw: Annotated[Literal["", "random", "strata", "decide", "new"], Form()] = "",
+    draw: Annotated[Literal["", Draw], Form()] = "",
     size: Digits = "",
     seed: Digits = "",
     each: Digits = "",
@@ -122,7 +122,7 @@ def show_alerts(visit: Visitor) -> HTMLResponse:
 def send_test(visit: Administrator) -> Response:
     """Queue an alert that says that it is a test."""
     if visit.namespace not in visit.access.service.settings.alerts:
-        raise ApiProblem(HTTPStatus.CONFLICT, "this namespace has no webhook (serve --alert)")
+        raise conflict("this namespace has no webhook (serve --alert)")
     queue_test(visit.access.engine, visit.namespace)
     return see_other(visit.link("/alerts"))
 

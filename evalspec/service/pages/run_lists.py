@@ -1,7 +1,6 @@
 """What the list of runs shows: rows, and the trends of the metrics of one dataset."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import groupby, pairwise
 from math import inf
 
@@ -9,8 +8,9 @@ from msgspec import Struct
 
 from evalspec.base.plural import counted
 from evalspec.model import VerdictStatus
-from evalspec.model.listed_runs import DatasetRow, ListedValue, RunEntry, RunStatus
+from evalspec.model.listed_runs import DatasetRow, ListedValue, RunEntry
 from evalspec.service.run_records import LevelChange, TrendPoint, iterate_level_changes
+from evalspec.service.timestamps import render_minute
 from evalspec.verdict.wording import MARKS, render_known, render_limit
 
 TREND_RUNS = 50
@@ -46,19 +46,11 @@ class ShownDataset(Struct, frozen=True):
 class ListedRun(Struct, frozen=True):
     """One row. `started`: a readable time. `origin`: branch, commit and pull request of the CI build."""
 
-    id: str
+    run: RunEntry
     started: str
-    status: str
-    verdict: str | None
-    partial: bool | None
-    is_finished: bool
-    samples: int
-    manifest: str | None
-    error: str | None
     datasets: tuple[ShownDataset, ...]
     more_datasets: int
     origin: tuple[str, ...]
-    is_pushed: bool
 
 
 class TrendDot(Struct, frozen=True):
@@ -102,19 +94,11 @@ class Trend(Struct, frozen=True):
 def list_run(entry: RunEntry) -> ListedRun:
     """Return the row of a run."""
     return ListedRun(
-        entry.id,
-        render_timestamp(entry.moment),
-        str(entry.status),
-        entry.verdict,
-        entry.partial,
-        entry.status is RunStatus.FINISHED,
-        entry.samples,
-        entry.manifest,
-        entry.error,
+        entry,
+        render_minute(entry.started_at),
         tuple(map(_list_dataset, entry.datasets[:_DATASETS_SHOWN])),
         max(len(entry.datasets) - _DATASETS_SHOWN, 0),
         describe_origin(entry),
-        entry.origin.pushed_by is not None,
     )
 
 
@@ -171,7 +155,7 @@ def _build_trend(metric: str, newest: ListedValue, points: Sequence[TrendPoint])
 def _show_change(metric: str, change: LevelChange) -> ShownChange:
     levels = f"{render_known(metric, change.before)} → {render_known(metric, change.after)}"
     commit = change.commit and change.commit[:_COMMIT_LENGTH]
-    return ShownChange(change.run_id, _render_start(change.started_at), levels, commit)
+    return ShownChange(change.run_id, render_minute(change.started_at), levels, commit)
 
 
 def _draw_trend(
@@ -205,7 +189,7 @@ def _draw_trend(
             if series is None or series != before:
                 pieces.append([])
             x = round(_TREND_EDGE + number / (len(points) - 1) * (_TREND_WIDTH - 2 * _TREND_EDGE), 2)
-            name = f"{_render_start(point.started_at)}: {render_known(metric, one.value)}"
+            name = f"{render_minute(point.started_at)}: {render_known(metric, one.value)}"
             dot = TrendDot(point.run_id, x, place(one.value), name, point.run_id in changed)
             pieces[-1].append((dot, one.interval and (place(one.interval[0]), place(one.interval[1]))))
         before = series
@@ -226,12 +210,3 @@ def _iterate_bands(piece: Sequence[tuple[TrendDot, tuple[float, float] | None]])
 
 def _join_points(points: Iterable[tuple[float, float]]) -> str:
     return " ".join(f"{x},{y}" for x, y in points)
-
-
-def _render_start(moment: str) -> str:
-    return render_timestamp(datetime.fromisoformat(moment).timestamp())
-
-
-def render_timestamp(moment: float) -> str:
-    """Return a time as `2026-11-23 06:15 UTC`."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from http import HTTPStatus
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,7 +17,7 @@ from evalspec.service.access import Access
 from evalspec.service.kept_json import decode_kept
 from evalspec.service.pages.visits import Visit
 from evalspec.service.places import hide_folder, show_place
-from evalspec.service.problems import ApiProblem
+from evalspec.service.problems import busy
 from evalspec.service.sample_index import index_path, open_sample_index
 from evalspec.service.sample_pages import SampleDetails
 
@@ -59,14 +58,12 @@ def read_content(access: Access, run_id: str) -> RunContent:
         ApiProblem: 404: There is no such run. 409: It is in progress or damaged. 503: It is being prepared.
         StoreError: The index cannot be read.
     """
-    entry, folder = access.runs.find(run_id), access.runs.find_folder(run_id)
-    access.service.samples.require(folder, entry.samples)
+    folder = access.find_indexed(run_id)
     try:
         return _read_content(folder, access.project.folder, _sign_index(folder))
     except ValueError as error:
         index_path(folder).unlink(missing_ok=True)  # of another version: the next request writes it again
-        detail = "the page of the run is being prepared; try again soon"
-        raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "2"}) from error
+        raise busy("the page of the run is being prepared; try again soon") from error
 
 
 @lru_cache(maxsize=4)

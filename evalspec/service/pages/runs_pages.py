@@ -1,12 +1,11 @@
 """Pages of runs: the list with trends, one run, a section of it, progress, and its actions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
-from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import BeforeValidator
 
@@ -25,16 +24,18 @@ from evalspec.reports.view.parts import TONES, name
 from evalspec.runs.store.files import DiskFull
 from evalspec.service import jobs, jobs_api, reports_api, runs_api
 from evalspec.service.baselines_api import list_promotions
-from evalspec.service.cursors import decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, cut_page, decode_cursor
 from evalspec.service.database import read_clock, reading
 from evalspec.service.jobs import Job, JobStatus
-from evalspec.service.pages.run_lists import TREND_RUNS, build_trends, describe_origin, list_run, render_timestamp
+from evalspec.service.pages.run_lists import TREND_RUNS, build_trends, describe_origin, list_run
 from evalspec.service.pages.run_sources import RunLinks, read_content
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Operator, Visit, Visitor, see_other
 from evalspec.service.places import hide_folder
-from evalspec.service.problems import ApiProblem, not_found
-from evalspec.service.run_index import NO_BRANCH, RunFilter, build_cursor_place
+from evalspec.service.problems import ApiProblem, conflict, not_found
+from evalspec.service.requested_jobs import start_job
+from evalspec.service.run_index import NO_BRANCH, RunFilter
+from evalspec.service.timestamps import render_minute
 from evalspec.verdict.stats.change_points import WINDOW
 from evalspec.verdict.wording import MARKS
 
@@ -57,25 +58,6 @@ _ANY = BeforeValidator(lambda value: value or None)
 Word = Annotated[str, Query(max_length=300)]
 
 
-class ShownJob(Struct, frozen=True):
-    """The progress of a job: numbers of attempts."""
-
-    id: str
-    status: str
-    is_open: bool
-    run_id: str | None
-    total: int
-    scored: int
-    failed: int
-    error: str | None
-
-
-def _show_job(job: Job) -> ShownJob:
-    progress = job.progress or {}
-    total, scored, failed = (int(progress.get(key) or 0) for key in ("total", "scored", "failed"))
-    return ShownJob(job.id, job.status, job.is_open, job.run_id, total, scored, failed, job.error)
-
-
 @ROUTER.get("/")
 def show_start(visit: Visitor) -> RedirectResponse:
     """Show the list of runs."""
@@ -91,7 +73,7 @@ def list_runs(
     dataset: Word = "",
     manifest: Word = "",
     branch: Word = "",
-    cursor: Annotated[str | None, Query(max_length=2000)] = None,
+    cursor: Cursor = None,
 ) -> HTMLResponse:
     """Show runs, newest first, with their values and trends."""
     access = visit.access
@@ -99,10 +81,9 @@ def list_runs(
     chosen_branch = _BRANCHES_OF_FILTER.get(branch, branch)
     chosen = RunFilter(verdict, status, manifest or None, dataset or None, branch=chosen_branch)
     found = access.runs.list(replace(chosen, before=before), _RUNS_SHOWN + 1)
-    shown, has_more = found[:_RUNS_SHOWN], len(found) > _RUNS_SHOWN
+    shown, following = cut_page(found, _RUNS_SHOWN, lambda entry: (entry.moment, entry.id))
     given = {"verdict": verdict, "status": status, "dataset": dataset, "manifest": manifest, "branch": branch}
     kept = {key: value for key, value in given.items() if value}
-    following = encode_cursor(*build_cursor_place(shown[-1])) if has_more else None
     trend_dataset = dataset or _find_newest_dataset(shown)
     branches = access.runs.list_branches()
     trend_branch = _choose_branch(visit, chosen_branch, trend_dataset)
@@ -114,18 +95,18 @@ def list_runs(
         "runs.html",
         visit,
         runs=[list_run(entry) for entry in shown],
-        jobs=[_show_job(job) for job in open_jobs],
+        jobs=open_jobs,
         trends=trends,
         more_trends=more_trends,
         trend_dataset=trend_dataset,
         trend_branch=trend_branch,
         trend_runs=min(len(points), TREND_RUNS),
         branches=[name for name, _ in branches if name != NO_BRANCH],
-        failed_jobs=[_show_job(job) for job in _list_failed(visit)] if cursor is None else [],
+        failed_jobs=_list_failed(visit) if cursor is None else [],
         branch=branch,
         chosen=chosen,
         is_filtered=bool(kept) or cursor is not None,
-        next_page=visit.link("/runs", **kept, cursor=following) if has_more else None,
+        next_page=visit.link("/runs", **kept, cursor=following) if following else None,
         api_url=str(request.base_url).rstrip("/"),
     )
 
@@ -152,7 +133,7 @@ def _list_failed(visit: Visit) -> list[Job]:
     return failed[:_JOBS_SHOWN]
 
 
-def _find_newest_dataset(entries: list[RunEntry]) -> str | None:
+def _find_newest_dataset(entries: Sequence[RunEntry]) -> str | None:
     named = (dataset.name for entry in entries if entry.status is RunStatus.FINISHED for dataset in entry.datasets)
     return next(named, None)
 
@@ -163,7 +144,7 @@ def show_progress(job_id: str, visit: Visitor) -> HTMLResponse:
     job = jobs.find_job(visit.access.engine, visit.namespace, job_id)
     if job is None:
         raise not_found(f"there is no job {job_id[:100]}")
-    return render_page("progress.html", visit, job=_show_job(job))
+    return render_page("progress.html", visit, job=job)
 
 
 @ROUTER.post("/runs/jobs/{job_id}/cancel")
@@ -181,19 +162,10 @@ def retry_job(job_id: str, visit: Operator) -> RedirectResponse:
     if job is None or job.kind not in _RUN_KINDS:
         raise not_found(f"there is no job of a run with the id {job_id[:100]}")
     if job.status not in _FAILED:
-        raise ApiProblem(HTTPStatus.CONFLICT, f"the job is {job.status}; only a failed or cancelled one can be retried")
+        raise conflict(f"the job is {job.status}; only a failed or cancelled one can be retried")
     if job.run_id is not None:
         return resume_run(job.run_id, visit)
-    jobs.enqueue(
-        visit.access.engine,
-        visit.namespace,
-        job.kind,
-        job.request,
-        visit.access.caller.user,
-        id=jobs.create_id(job.kind),
-        calls=job.calls,
-        limits=visit.access.service.settings.limits,
-    )
+    start_job(visit.access, job.kind, job.request, job.kind, job.calls)
     return see_other(visit.link("/runs"))
 
 
@@ -226,7 +198,7 @@ def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
         visit,
         run_id=run_id,
         heading=(content.agent if content else None) or "Run",
-        started=render_timestamp(entry.moment) if entry.moment else None,
+        started=render_minute(entry.started_at) if entry.moment else None,
         state=_describe_state(entry, content),
         content=content,
         said=[cell for cell in content.view.headline[1:] if cell.words != name(content.agent or "")] if content else [],
@@ -237,7 +209,7 @@ def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
         reasons=_draw_reasons(visit, run_id, content) if content else None,
         sections=_draw_sections(visit, run_id, content, layout, links) if content else None,
         end=draw_run(content, links) if content else None,
-        jobs=[_show_job(job)] if job is not None and job.status != JobStatus.COMPLETED else [],
+        jobs=[job] if job is not None and job.status != JobStatus.COMPLETED else [],
         can_resume=may_change and entry.status is RunStatus.INTERRUPTED,
         can_retry=may_change and entry.status is RunStatus.FINISHED and _has_failures(visit, run_id),
         origin=describe_origin(entry),

@@ -1,6 +1,6 @@
 """Pages of samples: the list of a run with filters, and one sample with all its texts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +16,7 @@ from evalspec.reports.markup.samples import draw_cells, draw_columns
 from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.markup.views import frame_table
 from evalspec.reports.view.parts import Words
-from evalspec.service.cursors import Cursor, decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, cut_page, decode_cursor
 from evalspec.service.pages.labels_pages import show_labelling
 from evalspec.service.pages.run_sources import list_tags, read_content, show_details
 from evalspec.service.pages.templating import render_page
@@ -55,9 +55,8 @@ def list_run_samples(
     wanted = replace(_to_filter(chosen), after=-1 if place is None else place[0])
     is_short = 0 < len(chosen.get("text", "")) < LEAST_TEXT
     found = [] if is_short else list_samples(folder, wanted, _SAMPLES_SHOWN + 1)
-    shown = found[:_SAMPLES_SHOWN]
+    shown, following = cut_page(found, _SAMPLES_SHOWN, lambda row: (row.position,))
     metrics = _choose_columns(content, shown, chosen.get("metric"))
-    following = encode_cursor(shown[-1].position) if len(found) > _SAMPLES_SHOWN else None
     return render_page(
         "samples.html",
         visit,
@@ -83,7 +82,7 @@ def _draw_table(
     visit: Visit,
     run_id: str,
     content: RunContent,
-    rows: list[SampleRow],
+    rows: Sequence[SampleRow],
     metrics: list[str],
     chosen: Mapping[str, str],
 ) -> Element:
@@ -179,7 +178,7 @@ def _list_metrics(content: RunContent) -> dict[str, None]:
     return dict.fromkeys(metric for limits in content.limits.values() for metric in limits)
 
 
-def _choose_columns(content: RunContent, shown: list[SampleRow], metric: str | None) -> list[str]:
+def _choose_columns(content: RunContent, shown: Sequence[SampleRow], metric: str | None) -> list[str]:
     """Return the metrics of the shown samples that have a column: the chosen one, then those with a limit."""
     known: dict[str, bool] = {}
     for dataset in dict.fromkeys(row.dataset for row in shown):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from fastapi.responses import HTMLResponse
 from markupsafe import Markup, escape
 
-from evalspec import __version__
 from evalspec.base.foreign_text import cut, encodable, visible
 from evalspec.base.plural import counted
 from evalspec.reports.markup.calls import draw_calls
@@ -26,11 +25,12 @@ from evalspec.reports.markup.samples import (
     draw_tool_calls,
     draw_turns,
 )
-from evalspec.reports.markup.views import LONGEST, draw_about, draw_cell, draw_line_words, draw_part, draw_words
+from evalspec.reports.markup.views import LONGEST, draw_about, draw_line_words, draw_part, draw_words
 from evalspec.reports.view.parts import TONES, Role
 from evalspec.service.pages.assets import link_asset
 from evalspec.service.pages.visits import Visit
-from evalspec.verdict.wording import MARKS, UNKNOWN, is_latency, render_known
+from evalspec.service.timestamps import render_minute
+from evalspec.verdict.wording import MARKS, UNKNOWN
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -82,14 +82,13 @@ def _load_environment() -> "Environment":
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters |= {"clip": _clip, "exact": _exact, "known": _render_metric}
+    environment.filters |= {"clip": _clip, "exact": _exact, "minute": render_minute}
     environment.globals |= {
         "asset": link_asset,
         "counted": counted,
         "draw_chip": chip,
         "draw_about": draw_about,
         "draw_calls": draw_calls,
-        "draw_cell": _as_element(draw_cell),
         "draw_documents": draw_documents,
         "draw_keys": draw_keys,
         "draw_line": _as_element(draw_line_words),
@@ -102,10 +101,8 @@ def _load_environment() -> "Environment":
         "draw_score": _as_element(draw_score),
         "draw_words": _as_element(draw_words),
         "grouped": "{:,}".format,
-        "is_latency": is_latency,
         "marks": {str(status): mark for status, mark in MARKS.items()},
         "tones": {str(status): str(tone) for status, tone in TONES.items()},
-        "version": __version__,
     }
     return environment
 
@@ -113,10 +110,6 @@ def _load_environment() -> "Environment":
 def _as_element(draw: Callable[..., Nodes]) -> Callable[..., Element]:
     """Return a function for templates, which insert only single elements."""
     return lambda *given: group(draw(*given))
-
-
-def _render_metric(value: float | None, metric: str = "") -> str:
-    return render_known(metric, value)
 
 
 def render_page(template: str, visit: Visit | None, status: int = HTTPStatus.OK, **values: Any) -> HTMLResponse:

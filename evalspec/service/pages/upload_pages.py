@@ -137,7 +137,7 @@ def confirm_upload(token: str, visit: Uploader, name: Name) -> Response:
             discard_staged(visit.project, token)
             place = DatasetPlace(posted.summary.dataset_name, version=posted.summary.version, is_posted=True)
         else:
-            stored, _ = store_upload(visit.project, staged, name.strip())
+            stored = store_upload(visit.project, staged, name.strip())
             place = DatasetPlace(stored.name, version=stored.version)
     except ApiProblem as problem:
         if problem.status is not HTTPStatus.UNPROCESSABLE_ENTITY:
