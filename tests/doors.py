@@ -18,7 +18,7 @@ from evalspec.targets.retrievers.base import SearchRequest
 from evalspec.targets.retrievers.http_target import RemoteRetriever
 from servers.faulty_retriever import describe_retriever
 
-SECONDS = 5.0
+SECONDS = 60.0
 
 
 async def _repeat(ask: Callable[[], Awaitable[object]], times: int) -> None:
