@@ -166,6 +166,9 @@ def open_confined(
                 yield process
             finally:
                 _end_session(process)
+                with suppress(BrokenPipeError):  # it has not read all
+                    if process.stdin is not None:
+                        process.stdin.close()
                 if is_only and isolation is Isolation.UID:
                     _end_children(find_uid(project.namespace))
     finally:

@@ -7,6 +7,7 @@
         agent.reply = {"response": "Paris"}        # body of "ok"; or a function of the request's JSON
         agent.delay = 0.05                         # seconds of work before each answer
         agent.die_after = 3                        # after three answers it stops listening and hangs up
+    agent.answer_only(3)                       # later requests wait until it may answer more; None: all
         agent.requests[0].body                     # JSON; also .path, .headers (names in lower case)
         agent.requests[0].arrived, .answered       # time.perf_counter() seconds; answered is None until it is
         agent.peak_concurrency                     # most requests that were in work at one moment
@@ -38,7 +39,7 @@ _HUGE = 11 * 1_048_576
 
 @dataclass
 class Request:
-    """One request as it arrived. `port`: of the client, so that requests of one connection share it."""
+    """One request as it arrived, from `number` 1. `port`: of the client: requests of one connection share it."""
 
     path: str
     headers: Mapping[str, str]
@@ -48,6 +49,7 @@ class Request:
     last: bool = False
     port: int = 0
     sent: bool = False
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,8 @@ class FaultyAgent:
         self._lock = threading.Lock()
         self._sending = threading.Condition(self._lock)
         self._kept = reserve_port(port) if port == 0 else None  # nobody else listens there once this agent is gone
+        self._most: int | None = None
+        self._may_answer = threading.Condition()
         self._server = _Server(self, self._kept.getsockname()[1] if self._kept else port)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
@@ -157,7 +161,8 @@ class FaultyAgent:
             self.requests.append(request)
             self._in_work += 1
             self.peak_concurrency = max(self.peak_concurrency, self._in_work)
-            request.last = len(self.requests) == self.die_after
+            request.number = len(self.requests)
+            request.last = request.number == self.die_after
             if self.die_after is not None and len(self.requests) > self.die_after:
                 return "refuse_to_speak"
             if not self.script:
@@ -165,6 +170,19 @@ class FaultyAgent:
             mode, *rest = self.script
             self.script = rest
             return mode
+
+    def answer_only(self, most: int | None) -> None:
+        """Let requests after the first so many wait, so that what asks them cannot end meanwhile. None: answer all."""
+        with self._may_answer:
+            self._most = most
+            self._may_answer.notify_all()
+
+    def wait_to_answer(self, request: Request) -> None:
+        """Return when a request may be answered, or the server stops."""
+        with self._may_answer:
+            self._may_answer.wait_for(
+                lambda: self._most is None or request.number <= self._most or self.stopping.is_set()
+            )
 
     def end(self, request: Request) -> None:
         """Note that the work on a request is done: just before its answer leaves, so that whoever has it can look."""
@@ -192,6 +210,7 @@ class FaultyAgent:
     def hang_up(self) -> None:
         """Break all connections."""
         self.stopping.set()
+        self.answer_only(None)
         self._server.hang_up()
 
     def answer(self, mode: str | Answer, body: Any) -> Answer:
@@ -241,6 +260,7 @@ class _Handler(BaseHTTPRequestHandler):
         if request.last:
             agent.stop_listening()  # before the answer, so that whoever has it finds the agent gone
         try:
+            agent.wait_to_answer(request)
             if agent.delay:
                 time.sleep(agent.delay)
             self._act(mode, request)

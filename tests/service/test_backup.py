@@ -37,8 +37,8 @@ def test_a_restored_server_continues(server, database, projects, agent, tmp_path
     with started.client("admin") as client:
         first = client.post("/v1/runs", json={}).headers["Location"]
         finished = wait_for(lambda: (found := client.get(first).json())["status"] == "completed" and found)
-        agent.delay = 0.3
         already = len(agent.requests)
+        agent.answer_only(already + 4)
         second = client.post("/v1/runs", json={"concurrency": 2}).headers["Location"]
         wait_for(lambda: len(agent.requests) >= already + 4)
         back_up(database, tmp_path / "backup")
@@ -48,7 +48,7 @@ def test_a_restored_server_continues(server, database, projects, agent, tmp_path
             subprocess.run(["cp", "-a", folder, copied[name]], check=True)
     started.process.kill()
     started.process.wait()
-    agent.delay = 0
+    agent.answer_only(None)
     projects["shop"].rename(tmp_path / "lost")
     again = Server(copied, restore(database, tmp_path / "backup", request, tmp_path), tmp_path / "again.log",
                    "--reindex", "--lease", "2")  # fmt: skip

@@ -58,8 +58,9 @@ def follow(server, place, states):
 def test_postgresql_restarts_under_a_run_and_its_visitors(projects, agent, tmp_path, outlasts_lease):
     write_project(projects["shop"], agent.url, samples=SAMPLES)
     agent.delay = 0.4
+    agent.answer_only(SAMPLES // 2)  # the run does not end before the database is back
     with open_cluster() as cluster:
-        lease = "2" if outlasts_lease else "60"
+        lease = "10" if outlasts_lease else "60"
         server = Server(projects, cluster.create_database(), tmp_path / "server.log", "--lease", lease).start()
         with server.client("admin") as client:
             place = client.post("/v1/runs", json={"concurrency": AT_ONCE}).headers["Location"]
@@ -79,6 +80,7 @@ def test_postgresql_restarts_under_a_run_and_its_visitors(projects, agent, tmp_p
                 cluster.start()
                 visitors.all_get(200)
                 agent.delay = 0
+                agent.answer_only(None)
                 job = wait_for(lambda: (found := client.get(place).json())["finished_at"] and found)
                 follower.join(60)
         failed = [one for _, one in visitors.answers if one.status_code != 200]

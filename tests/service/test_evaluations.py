@@ -323,37 +323,40 @@ def check_restored(projects, tmp_path, known):
 
 
 def test_an_evaluation_survives_its_worker_and_a_changed_manifest_ends_it(server, retriever, projects):
-    retriever.delay = 0.2
     started = server("--lease", "2")
     with started.client("run") as client:
         post(client, queries(60))
+        retriever.answer_only(15)
         asked = start(client, "plain")
-        kill_after(started, retriever, 15)
+        kill_at(15, started, retriever)
         ended = finish(client, asked)
         assert (ended["status"], ended["overall_metrics"]["mrr"]) == ("completed", 0.25)
         seen = Counter(body["query"] for body in retriever.bodies("search"))
         assert (len(seen), sum(seen.values()) <= 60 + 10) == (60, True), "at most -j queries are repeated"
 
+        most = len(retriever.requests) + 15
+        retriever.answer_only(most)
         asked = start(client, "better")
-        kill_after(started, retriever, len(retriever.requests) + 15, change=lambda: rename(projects["shop"]))
+        kill_at(most, started, retriever, change=lambda: rename(projects["shop"]))
         ended = finish(client, asked)
         assert (ended["status"], ended["overall_metrics"]) == ("failed", None)
         assert "manifest: spec.evaluation.retrievers.better..http.search.path changed" in ended["error"]
 
-        retriever.delay = 1.0
+        retriever.answer_only(0)
         asked = start(client, "plain")
         wait_for(lambda: client.get(asked.headers["Location"]).json()["status"] == "running")
         client.post(f"{asked.headers['Location']}/cancel")
         assert finish(client, asked)["status"] == "cancelled"
 
 
-def kill_after(server, retriever, requests, change=lambda: None):
-    """Kill the job and its worker once the retriever has so many requests."""
-    wait_for(lambda: len(retriever.requests) >= requests)
+def kill_at(most, server, retriever, change=lambda: None):
+    """Kill the job and its worker once the retriever has so many requests. Then it answers all."""
+    wait_for(lambda: len(retriever.requests) >= most)
     change()
     for kind in ("job_process", "worker_process"):
         for pid in processes_of(server, kind):
             os.kill(pid, signal.SIGKILL)
+    retriever.answer_only(None)
 
 
 def rename(folder):

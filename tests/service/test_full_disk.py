@@ -137,12 +137,14 @@ def fill(path):
 
 def test_a_disk_that_fills_up_during_a_run_costs_no_reply(small_disk, agent, database, tmp_path):
     shop = write_project(small_disk / "shop", agent.url, samples=30)
-    agent.delay = 0.2
+    agent.answer_only(6)
     server = Server({"shop": shop}, database, tmp_path / "server.log").start()
     with server.client("admin") as client:
         place = client.post("/v1/runs", json={"concurrency": 2}).headers["Location"]
         wait_for(lambda: len(agent.requests) >= 6)
         fill(small_disk / "filler")
+        agent.delay = 0.2
+        agent.answer_only(None)
         job = wait_for(lambda: (found := client.get(place).json())["finished_at"] and found)
         assert (job["status"], SPACE in job["error"]) == ("failed", True)
         assert [run["status"] for run in client.get("/v1/runs").json()["runs"]] == ["interrupted"]

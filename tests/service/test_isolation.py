@@ -140,10 +140,11 @@ def run_agent(server, folder, **more):
         "run": "docs/.evalspec/runs/a-run",
         "db": "db/service.db",
     }
+    worker, *_ = wait_for(lambda: processes_of(server, "worker_process"))
     known = {
         "places": {name: str(folder.parent / path) for name, path in places.items()},
         "words": words,
-        "processes": {"server": server.process.pid, "worker": processes_of(server, "worker_process")[0]},
+        "processes": {"server": server.process.pid, "worker": worker},
         "database": "service.db",
         "mark": folder.parent.name,
     }

@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from evalspec.service import jobs
+from evalspec.service import jobs, workers
 from evalspec.service.database import read_clock
 from evalspec.service.jobs import JobStatus, LeaseLost
 from evalspec.service.lease_watch import LeaseWatch
@@ -138,6 +139,22 @@ def test_one_job_at_a_time_writes_a_run(engine):
     assert resume(0) == 409
     jobs.finish(engine, jobs.claim(engine, "w", BOTH, 60), JobStatus.COMPLETED)
     assert resume(0) == 202
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_job_whose_process_is_killed_before_it_knows_what_to_do_is_started_again(engine, add, settings, monkeypatch):
+    send = workers.send_line
+
+    def kill_and_send(process, line):
+        process.kill()
+        process.wait()
+        send(process, line)
+
+    monkeypatch.setattr(workers, "send_line", kill_and_send)
+    add()
+    workers._execute(engine, settings, jobs.claim(engine, "w", BOTH, 60), threading.Event())
+    again = jobs.claim(engine, "w", BOTH, 60)
+    assert (again.error, again.stalls) == (None, 1)
 
 
 def test_workers_and_checks_start_without_the_web_framework():

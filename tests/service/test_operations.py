@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from evalspec.service import connections, guard, jobs, reports_api, sample_builds, serving
 from evalspec.service.app import create_app
+from evalspec.service.child_process import run_child
 from evalspec.service.database import open_database, writing
 from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_projects
 from evalspec.service.tokens import Scope, create_token
@@ -70,7 +71,7 @@ def test_a_server_lives_while_another_process_locks_its_database(serve, engine):
             post = partial(httpx.post, f"{server.url}/v1/runs", headers=sent, json={}, timeout=90)
             asked = [threads.submit(post) for _ in range(60)]
             wait_for(lambda: sum("AnyIO" in one.name for one in threading.enumerate()) >= 40)
-            assert httpx.get(f"{server.url}/healthz", timeout=10).json() == {"status": "ok"}
+            assert httpx.get(f"{server.url}/healthz", timeout=60).json() == {"status": "ok"}
         assert {one.result().status_code for one in asked} == {202}
 
 
@@ -214,7 +215,8 @@ def test_a_worker_serves_the_others_while_a_project_is_away_and_serves_it_when_i
         other = docs.post("/v1/runs", json={}).json()["job_id"]
         assert wait_for(lambda: docs.get(f"/v1/jobs/{other}").json()["finished_at"])
         assert shop.get(f"/v1/jobs/{waiting}").json()["status"] == "pending"
-        assert httpx.get(f"{started.url}/readyz").json()["projects"] == "a project is gone, or cannot be read"
+        ready = httpx.get(f"{started.url}/readyz", timeout=60).json()
+        assert ready["projects"] == "a project is gone, or cannot be read"
         code, _, error = check_projects(started, projects)
         assert (code, [line for line in error if "the store of namespace shop is gone" in line] != []) == (2, True)
         refused = [json.loads(line) for line in started.log.read_text().splitlines() if "is not served" in line]
@@ -356,7 +358,14 @@ def test_clients_that_send_a_byte_now_and_then_are_disconnected(running, monkeyp
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("leaves", ["while it is made", "while it is sent", "at the end"])
 def test_a_client_that_leaves_during_a_large_report_leaves_no_file(running, add_run, engine, monkeypatch, leaves):
-    monkeypatch.setattr("evalspec.service.reports_api.SMALL", 0)
+    monkeypatch.setattr(reports_api, "SMALL", 0)
+    is_being_made = threading.Event()
+
+    def run_and_tell(*arguments, **options):
+        is_being_made.set()
+        return run_child(*arguments, **options)
+
+    monkeypatch.setattr(reports_api, "run_child", run_and_tell)
     run = add_run("Paris " * (1_000_000 if leaves == "while it is sent" else 1))
     token = create_token(engine, "ana", [Scope.READ], ["shop"], 60)
     index = running.folder / ".evalspec" / "index" / run.id
@@ -368,7 +377,7 @@ def test_a_client_that_leaves_during_a_large_report_leaves_no_file(running, add_
         asked = f"GET /v1/runs/{run.id}/report?form=jsonl HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         raw.sendall(f"{asked}Authorization: Bearer {token}\r\n\r\n".encode())
         if leaves == "while it is made":
-            wait_for(lambda: reports_api._LARGE.locked())
+            assert is_being_made.wait(90)
         else:
             got = raw.recv(1000)
             assert got.startswith(b"HTTP/1.1 200 ")
@@ -381,7 +390,7 @@ def test_a_client_that_leaves_during_a_large_report_leaves_no_file(running, add_
 
 
 def test_a_stopped_server_leaves_its_jobs_in_the_queue_and_exits_with_0(server, agent, engine, tmp_path):
-    agent.delay = 5
+    agent.answer_only(0)
     started = server()
     log = started.log
     with started.client("run") as client:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -28,7 +29,7 @@ from evalspec.service.push_check import list_faults
 from evalspec.service.serving import purge_expired
 from evalspec.service.tokens import Scope, create_token
 from servers.faulty_agent import Answer, FaultyAgent, status
-from servers.service import wait_for, write_project
+from servers.service import write_project
 from service.pages.shops import building
 
 BUILD = {
@@ -149,20 +150,37 @@ def test_builds_of_a_pull_request_are_of_no_branch_of_the_project(serve, ci):
         assert "pull request <bdi>#7</bdi>" in page and len(re.findall("data-row", page)) == 3
 
 
-def test_a_push_that_is_killed_continues_and_a_run_is_pushed_once(evalspec_of, serve, ci, projects, caplog):
+@pytest.fixture
+def half_a_log(monkeypatch):
+    """What tells when the half of a log has arrived. The server keeps the rest waiting until the other is set."""
+    has_arrived, may_go_on, append = threading.Event(), threading.Event(), pushes._append
+
+    def append_slowly(path, content, offset):
+        if path.name == "samples.jsonl" and offset:
+            has_arrived.set()
+            may_go_on.wait(90)
+        append(path, content, offset)
+
+    monkeypatch.setattr(pushes, "_append", append_slowly)
+    yield has_arrived, may_go_on
+    may_go_on.set()
+
+
+def test_a_push_that_is_killed_continues_and_a_run_is_pushed_once(evalspec_of, serve, ci, projects, caplog, half_a_log):
     caplog.set_level("INFO", "evalspec.service")
     served = serve(body_bytes=CHUNK)
     (ci / "qa.jsonl").write_text(
         "".join(json.dumps({"id": f"s{n}", "input": f"q{n}", "expected": "Paris"}) + "\n" for n in range(30))
     )
     local = evaluate(ci, "Paris " * 10_000)
-    token, staged = served.token("push"), projects["shop"] / ".evalspec" / "pushes"
+    token, (has_arrived, may_go_on) = served.token("push"), half_a_log
     command = [sys.executable, "-m", "evalspec", "runs", "push", "--to", served.url]
     environment = {**os.environ, "EVALSPEC_TOKEN": token}
     with subprocess.Popen(command, cwd=ci, env=environment, stderr=subprocess.PIPE) as process:
-        wait_for(lambda: [path for path in staged.glob("*/*/samples.jsonl") if path.stat().st_size])
+        assert has_arrived.wait(90)
         process.kill()
-    assert process.returncode == -9, "the run is too small to be interrupted"
+    may_go_on.set()
+    assert process.returncode == -9
     with served.client("read") as client:
         assert client.get("/v1/runs").json()["runs"] == []
     done = evalspec_of(ci, "runs", "push", "--to", served.url, token=token)
@@ -444,7 +462,7 @@ def name_of(moment):
         {"run_id": "../20261121T103706.257Z-57f26458"},
         {"run_id": "20261399T103706.257Z-57f26458"},
         {"run_id": "20261121T103706.257Z-" + "a" * 70},
-        pytest.param({"run_id": name_of(datetime.now(UTC) + timedelta(hours=1))}, id="of the future"),
+        pytest.param({"run_id": name_of(datetime.now(UTC) + timedelta(days=1))}, id="of the future"),
         {"files": []},
         {"files": [{"name": "../run.json", "size": 1, "sha256": "0" * 64}]},
         {"files": [{"name": ".lock", "size": 1, "sha256": "0" * 64}]},

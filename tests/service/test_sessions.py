@@ -142,7 +142,7 @@ def test_changes_of_one_person_at_the_same_time_are_all_answered(serve, engine):
     asked += [(f"{url}{create_link(engine, name, [Scope.READ], ['shop'])}", {}) for name in names for _ in range(2)]
     asked.sort(key=lambda one: one[1].get("role", ""))  # the logins of each person are side by side
     with ThreadPoolExecutor(4) as threads:
-        answers = list(threads.map(lambda one: httpx.post(one[0], data=one[1], headers=sent), asked))
+        answers = list(threads.map(lambda one: httpx.post(one[0], data=one[1], headers=sent, timeout=60), asked))
     assert {answer.status_code for answer in answers} == {200, 303}
     assert {one.user for one in list_people(engine) if one.first_seen and one.roles} == {*names}
 

@@ -47,7 +47,7 @@ def test_a_run_by_the_service_equals_one_by_the_command_line(server, agent, proj
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_a_manifest_that_changed_before_a_takeover_fails_the_job_with_what_to_do(server, agent, projects):
     write_project(projects["shop"], agent.url, samples=40)
-    agent.delay = 0.2
+    agent.answer_only(4)
     started = server("--lease", "1")
     manifest = projects["shop"] / "agent.yaml"
     before = manifest.read_text()
@@ -62,22 +62,25 @@ def test_a_manifest_that_changed_before_a_takeover_fails_the_job_with_what_to_do
         assert "cannot be resumed" in job["error"]
         assert job["error"].endswith("(POST /v1/runs/RUN/resume), or start a new run (POST /v1/runs)"), job["error"]
         manifest.write_text(before)
-        agent.delay = 0
+        agent.answer_only(None)
         finish(client, client.post(f"/v1/runs/{job['run_id']}/resume").headers["Location"])
 
 
 def test_killed_and_stopped_processes_lose_and_repeat_nothing(server, agent, projects, tmp_path):
     write_project(projects["shop"], agent.url, samples=40)
-    agent.delay = 0.1
+    agent.answer_only(0)
     started = server("--lease", "2", "--workers", "2")
     with started.client("run") as client:
         place, stopped = start_run(client), []
         for number, kind in ((signal.SIGKILL, "job_process"), (signal.SIGSTOP, "job_process"),
                              (signal.SIGKILL, "worker_process")):  # fmt: skip
-            wait_for(partial(has_asked, agent, len(agent.requests) + 4))
+            most = len(agent.requests) + 4
+            agent.answer_only(most)
+            wait_for(partial(has_asked, agent, most))
             for pid in processes_of(started, kind):
                 os.kill(pid, number)
                 stopped += [pid] if number == signal.SIGSTOP else []
+        agent.answer_only(None)
         job = finish(client, place)
     for pid in stopped:
         with suppress(ProcessLookupError):  # its worker may have killed it

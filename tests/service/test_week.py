@@ -16,6 +16,7 @@ from conftest import Project
 from evalspec.service.database import migrate, open_database, writing
 from evalspec.service.tables import ALERTS
 from evalspec.service.tokens import Scope, create_token
+from servers.ports import find_free_port
 from servers.service import Server, wait_for, wait_for_alerts, write_project
 from service.freeze_schema import SCHEMAS
 from service.pages.shops import building
@@ -30,6 +31,19 @@ TUESDAY = [("main", "Rome"), ("main", "Paris"), ("fix", "Paris"), ("main", "Pari
 THURSDAY = [("main", "Paris")] * 4 + [("fix", "Paris")]
 FRIDAY = [("main", "Rome"), ("main", "Paris"), ("fix", "Paris"), ("main", "Paris")]
 CHUNK = 100_000
+SLOW_PUSH = """
+import os, sys, time
+from evalspec.__main__ import main
+from evalspec.api.pushing import _Pushing
+
+async def send(pushing, push_id, file, chunk):
+    while file.name == "samples.jsonl" and not os.path.exists(os.environ["MAY_GO_ON"]):
+        time.sleep(0.05)
+    return await send_now(pushing, push_id, file, chunk)
+
+send_now, _Pushing._send_chunk = _Pushing._send_chunk, send
+sys.exit(main())
+"""
 
 
 class HeldAnswers(list[int]):
@@ -147,7 +161,7 @@ class Team:
 
 @pytest.fixture
 def receiver():
-    receiver = Receiver()
+    receiver = Receiver(find_free_port())  # the test ends it, and starts another there
     yield receiver
     receiver.stop()
 
@@ -171,15 +185,18 @@ def break_down(team, receiver):
     team.let_time_pass()
     assert held.has_arrived.wait(90)
     large = team.evaluate("main", "Paris", contexts=6 * CHUNK)
+    may_go_on = team.shop.parent / "may_go_on"
     environment = {**os.environ, "EVALSPEC_TOKEN": team.tokens["ci"], "EVALSPEC_TO": team.server.url}
-    command = [sys.executable, "-m", "evalspec", "runs", "push", large.id]
+    environment["MAY_GO_ON"] = str(may_go_on)
+    command = [sys.executable, "-c", SLOW_PUSH, "runs", "push", large.id]
     with subprocess.Popen(command, cwd=team.ci, env=environment, stderr=subprocess.DEVNULL):
         staged = team.shop / ".evalspec" / "pushes"
         wait_for(lambda: [path for path in staged.glob("*/*/inputs.jsonl") if path.stat().st_size])
         team.server.process.kill()
         team.server.process.wait()
         held.release.set()
-        assert not (team.shop / ".evalspec" / "runs" / large.id).exists(), "the run is too small to be interrupted"
+        may_go_on.touch()
+        assert not (team.shop / ".evalspec" / "runs" / large.id).exists()
         team.start()
     team.command("ci", "runs", "push", large.id)  # changes nothing if the interrupted one has continued
     team.let_time_pass()

@@ -30,7 +30,7 @@ document.addEventListener("securitypolicyviolation", (event) => {
 
 @dataclass
 class Shops:
-    """A server of three projects: shop with runs, docs with hostile texts, one without runs, one of a slow agent.
+    """A server of four projects: shop with runs, docs with hostile texts, one without runs, one of an agent.
 
     `runs`: three with more or less wrong answers, one with three attempts at each sample, one of changed samples.
     """
@@ -38,11 +38,25 @@ class Shops:
     server: Server
     runs: list[str]
     hostile: list[str]
-    slow_agent: FaultyAgent
+    agent: FaultyAgent
 
     def headers(self, *namespaces: str, scopes: Sequence[str] = ("admin",), user: str = USER) -> dict[str, str]:
         token = self.server.token(*scopes, user=user, namespaces=namespaces or ("shop",))
         return {"Authorization": f"Bearer {token}"}
+
+
+@dataclass
+class Keys:
+    """The keyboard of somebody who waits for each page: no key is heard before its scripts have run."""
+
+    page: Any
+
+    def press(self, key: str) -> None:
+        self.page.wait_for_load_state("load")
+        self.page.keyboard.press(key)
+
+    def type(self, text: str) -> None:
+        self.page.keyboard.type(text)
 
 
 @dataclass
@@ -52,6 +66,10 @@ class Opened:
     page: Any
     url: str
     troubles: list[str]
+
+    @property
+    def keys(self) -> Keys:
+        return Keys(self.page)
 
     def go(self, path: str) -> Any:
         response = self.page.goto(self.url + path)
@@ -70,7 +88,6 @@ def shops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shops]:
     shop, docs = write_shop(root / "shop"), write_hostile_shop(root / "docs", HOSTILE)
     (root / "empty").mkdir()
     agent = FaultyAgent()
-    agent.delay = 1.0
     with building("main"):
         runs = [run_shop(shop, wrong).id for wrong in (3, 5, 4)]
     with building("feature/rerank", "12"):

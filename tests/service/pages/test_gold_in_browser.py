@@ -108,7 +108,7 @@ def test_every_page_fits_is_accessible_and_obeys_the_policy(visit, root, size, s
 def test_two_people_review_a_triple_by_keys_alone(visit, root):
     shop = root / "shop" / "evals" / "gold" / "help"
     with visit("ben") as found:
-        page, keys = found.page, found.page.keyboard
+        page, keys = found.page, found.keys
         found.go("/gold")
         keys.press("j")
         keys.press("Enter")
@@ -141,7 +141,7 @@ def test_two_people_review_a_triple_by_keys_alone(visit, root):
         expect(page.get_by_role("dialog", name="Keys")).to_contain_text("take the last review back")
         found.check()
     with visit("cleo") as found:
-        page, keys = found.page, found.page.keyboard
+        page, keys = found.page, found.keys
         found.go("/gold/help/triple?id=refund")
         expect(page.locator("main")).not_to_contain_text("ben")
         keys.press("r")
@@ -157,7 +157,7 @@ def test_two_people_review_a_triple_by_keys_alone(visit, root):
 
 def test_a_dispute_is_settled_by_keys(visit, root):
     with visit("ada") as found:
-        page, keys = found.page, found.page.keyboard
+        page, keys = found.page, found.keys
         found.go("/gold/help?state=to+settle")
         keys.press("j")
         keys.press("Enter")
@@ -179,7 +179,7 @@ def test_a_dispute_ends_with_a_revision_by_keys(visit, root, size):
     add_triple(shop, name, make_triple(), "ada")
     review(shop, name, "ben", "overstated", note="No.", at="2026-11-01T10:00:00Z")
     with visit("ada", **size) as found:
-        page, keys = found.page, found.page.keyboard
+        page, keys = found.page, found.keys
         found.go(f"/gold/help/triple?id={name}")
         keys.press("e")
         answer = page.get_by_role("textbox", name="Answer")

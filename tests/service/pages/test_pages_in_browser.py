@@ -105,7 +105,7 @@ def test_empty_states_and_problems_say_what_to_do_next(opened, browser, shops):
 def test_a_list_is_read_by_keys(opened, shops):
     with opened() as found:
         found.go(f"/runs/{shops.runs[2]}/samples")
-        page, keyboard = found.page, found.page.keyboard
+        page, keyboard = found.page, found.keys
         for key, id in (("j", "refunds-0"), ("j", "shipping-1"), ("j", "accounts-2"), ("k", "shipping-1")):
             keyboard.press(key)
             expect(page.get_by_role("link", name=id, exact=True)).to_be_focused()
@@ -308,7 +308,7 @@ def test_two_people_label_by_keys_without_seeing_each_other(opened, shops):
     run = shops.runs[0]
     queue = f"/runs/{run}/label?dataset=answers&tag=refunds"
     with opened(user="cleo@example.com", scopes=("review",)) as found:
-        page, keyboard, title = found.page, found.page.keyboard, found.page.get_by_role("heading", level=1)
+        page, keyboard, title = found.page, found.keys, found.page.get_by_role("heading", level=1)
         found.go(queue)
         keyboard.press("n")
         keyboard.type("g is good")
@@ -337,7 +337,7 @@ def test_two_people_label_by_keys_without_seeing_each_other(opened, shops):
         expect(own.nth(1)).to_contain_text("disagree")
         found.check()
     with opened(user="dan@example.com", scopes=("review",)) as found:
-        page, keyboard = found.page, found.page.keyboard
+        page, keyboard = found.page, found.keys
         found.go(sample_path(run, "answers", "refunds-0"))
         expect(page.locator("main")).to_contain_text("1 label of others, shown after yours")
         assert "cleo" not in page.content()
@@ -350,7 +350,15 @@ def test_two_people_label_by_keys_without_seeing_each_other(opened, shops):
         found.check()
 
 
-def test_a_run_in_progress_is_followed_without_a_reload(opened, shops, monkeypatch):
+@pytest.fixture
+def waiting_agent(shops):
+    """The agent of project live, which answers one more request, and all others when it may."""
+    shops.agent.answer_only(len(shops.agent.requests) + 1)
+    yield shops.agent
+    shops.agent.answer_only(None)
+
+
+def test_a_run_in_progress_is_followed_without_a_reload(opened, shops, waiting_agent):
     with shops.server.client(namespaces=("live",)) as client, opened("live") as found:
         assert client.post("/v1/runs", json={"concurrency": 1}).status_code == 202
         found.go("/runs")
@@ -359,7 +367,7 @@ def test_a_run_in_progress_is_followed_without_a_reload(opened, shops, monkeypat
         expect(found.page.get_by_role("progressbar")).to_be_visible()
         assert not Axe().run(found.page, options=QUICKLY).violations_count
         found.page.evaluate("window.stayed = true")
-        monkeypatch.setattr(shops.slow_agent, "delay", 0.0)
+        waiting_agent.answer_only(None)
         link = found.page.get_by_role("link", name="Show the results")
         link.wait_for(timeout=60_000)
         assert found.page.evaluate("window.stayed")
@@ -368,14 +376,14 @@ def test_a_run_in_progress_is_followed_without_a_reload(opened, shops, monkeypat
         found.check()
 
 
-def test_a_run_is_cancelled_and_resumed_by_buttons(opened, shops, monkeypatch):
+def test_a_run_is_cancelled_and_resumed_by_buttons(opened, shops, waiting_agent):
     with shops.server.client(namespaces=("live",)) as client, opened("live") as found:
         assert client.post("/v1/runs", json={"concurrency": 1}).status_code == 202
         found.go("/runs")
         found.page.locator(".job a").click(timeout=60_000)
         found.page.get_by_role("button", name="Cancel").click()
         found.page.locator(".verdict", has_text="INTERRUPTED").wait_for(timeout=60_000)
-        monkeypatch.setattr(shops.slow_agent, "delay", 0.0)
+        waiting_agent.answer_only(None)
         found.page.get_by_role("button", name="Resume").click()
         found.page.locator(".verdict", has_text=re.compile("PASS|NOT GATED")).wait_for(timeout=60_000)
         found.check()
