@@ -1,33 +1,35 @@
 """Routes of baselines: promote a run under a name, list who promoted what, and send the document that gates use."""
 
 import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import PurePath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Engine, select, update
 from sqlalchemy.exc import IntegrityError
 
-from evalspec.base.errors import InvalidInput
+from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.model import VerdictStatus
 from evalspec.model.listed_runs import RunEntry, RunStatus
 from evalspec.model.typed_json import parse_document, read_bytes
+from evalspec.runs.store.pushed_runs import read_push_mark
 from evalspec.runs.store.run_store import BASELINES as FOLDER
 from evalspec.runs.store.run_store import keep_baseline
 from evalspec.runs.store.stored_run import open_run
 from evalspec.service.access import Access, Reading, Reviewing, permits
 from evalspec.service.cursors import Limit
-from evalspec.service.database import read_clock, reading, writing
+from evalspec.service.database import DatabaseDown, read_clock, reading, writing
 from evalspec.service.documents import body_config, show_example
 from evalspec.service.examples import MOMENT, RUN_ID
+from evalspec.service.jobs import lock_namespace
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.problems import ApiProblem, conflict, not_found
-from evalspec.service.run_index import FUTURE_SECONDS, RunFilter
+from evalspec.service.run_index import FUTURE_SECONDS, NO_BRANCH, RunFilter
 from evalspec.service.tables import BASELINES
 from evalspec.service.timestamps import ShownTime
 from evalspec.service.tokens import Scope
@@ -35,8 +37,8 @@ from evalspec.verdict.comparison.baseline import Baseline, build_baseline, rende
 
 ROUTER = APIRouter(prefix="/v1/baselines", tags=["baselines"], route_class=JsonRoute)
 
-_CANDIDATES = 100
-"""How many of the newest runs of a branch are considered."""
+_RUNS_AT_ONCE = 200
+_PROMOTE = "promote a run with a reason (--anchor REASON)"
 _WHOLE = (VerdictStatus.PASS, VerdictStatus.FAIL, VerdictStatus.NOT_GATED)
 _ONE = threading.Lock()
 """One baseline is computed at a time, because that of a large run needs much memory."""
@@ -160,6 +162,9 @@ def promote_run(name: Name, asked: PromotionRequest, access: Reviewing) -> Basel
     }
     try:
         with writing(access.engine) as connection:
+            lock_namespace(connection, access.namespace)  # retention looks for promotions before it deletes a run
+            if not access.project.store.owns(access.project.store.runs / entry.id):
+                raise conflict(f"run {entry.id} was deleted meanwhile; promote another run")
             added = BASELINES.insert().values(values | {"at": read_clock(connection)}).returning(BASELINES)
             row = connection.execute(added).one()
     except IntegrityError:
@@ -192,7 +197,7 @@ def _read_promoted(access: Access, name: str, *, is_anchor: bool = False) -> tup
             cause = f"cannot be used: {error}"
     if is_anchor:
         return row, None
-    fix = "restore it from a backup, or promote a run with a reason (--anchor REASON)"
+    fix = f"restore it from a backup, or {_PROMOTE}"
     raise conflict(f"the document of baseline '{name}' ({path.name[:12]}…) {cause}. {fix}")
 
 
@@ -227,27 +232,65 @@ def keep_shortened(access: Access, promotions: Sequence[Any]) -> None:
             path.unlink()
 
 
-def _find_newest(access: Access, branch: str, anchor: str, *, is_green: bool) -> RunEntry | None:
-    """Return the newest whole run of a branch that measured the same as the promoted run `anchor`.
+def _find_newest(access: Access, branch: str, promoted: str, *, is_green: bool) -> RunEntry | None:
+    """Return the newest whole run of a branch that measured the same as the promoted one. None: there is none.
 
-    None without one, or if the promoted run is gone. Left out are runs of other manifests, and of the future,
-    which would be the newest until then.
+    Left out are runs of other manifests, and of the future, which would be the newest until then.
+
+    Raises:
+        ApiProblem: 409: The promoted run is gone, or one that may be the newest is damaged.
     """
-    try:
-        promoted = access.runs.find(anchor)
-    except ApiProblem:
-        return None
-    verdict = VerdictStatus.PASS if is_green else None
-    until = time.time() + FUTURE_SECONDS
-    wanted = RunFilter(verdict, RunStatus.FINISHED, branch=branch, until=until)
-    measured = _list_series(promoted)
-    fitting = (
-        entry
-        for entry in access.runs.list(wanted, _CANDIDATES)
-        if not entry.partial and entry.verdict in _WHOLE and measured.items() <= _list_series(entry).items()
-        if _may_be_one(entry.manifest, promoted.manifest)
-    )
-    return next(fitting, None)
+    anchor = _find_finished(access, promoted)
+    if anchor is None:
+        gone = f"the promoted run {promoted} is gone or damaged, so nobody knows which runs measure the same"
+        raise conflict(f"{gone}. {_PROMOTE}")
+    with reading(access.engine) as connection:
+        wanted = RunFilter(branch=branch, until=read_clock(connection) + FUTURE_SECONDS)
+    verdicts = {VerdictStatus.PASS} if is_green else _WHOLE
+    newest, damaged = None, []
+    for entry in _list_all(access, wanted):
+        if _is_damaged(access, entry):
+            damaged.append(entry)
+        elif entry.verdict in verdicts and _measures_the_same(entry, anchor):
+            newest = entry
+            break
+    since = (newest or anchor).moment
+    nameless = replace(wanted, status=RunStatus.DAMAGED, branch=NO_BRANCH, since=since)
+    for entry in (*damaged, *access.runs.list(nameless, 1)):
+        if entry.moment >= since and (entry.manifest is None or _may_be_one(entry.manifest, anchor.manifest)):
+            raise conflict(f"{_describe_damage(entry.id)}. it may be the newest of the branch")
+    return newest
+
+
+def _list_all(access: Access, wanted: RunFilter) -> Iterator[RunEntry]:
+    """Yield runs, newest first."""
+    while found := access.runs.list(wanted, _RUNS_AT_ONCE):
+        yield from found
+        wanted = replace(wanted, before=(found[-1].moment, found[-1].id))
+
+
+def _is_damaged(access: Access, entry: RunEntry) -> bool:
+    """Return whether files of a run are damaged or gone. A run was finished when it was pushed."""
+    if entry.status is RunStatus.INTERRUPTED:
+        return read_push_mark(access.project.store.runs / entry.id) is not None
+    return entry.status is RunStatus.DAMAGED
+
+
+def _find_finished(access: Access, run_id: str) -> RunEntry | None:
+    """Return a run as it is now. None: it is gone, damaged or not finished."""
+    with suppress(ApiProblem):
+        entry = access.runs.find(run_id)
+        return entry if entry.status is RunStatus.FINISHED else None
+    return None
+
+
+def _describe_damage(run_id: str) -> str:
+    return f"run {run_id} is damaged or not finished any more; restore it from a backup, or delete it"
+
+
+def _measures_the_same(entry: RunEntry, anchor: RunEntry) -> bool:
+    is_like = not entry.partial and _may_be_one(entry.manifest, anchor.manifest)
+    return is_like and _list_series(anchor).items() <= _list_series(entry).items()
 
 
 def _may_be_one(first: str | None, second: str | None) -> bool:
@@ -262,11 +305,23 @@ def _list_series(entry: RunEntry) -> dict[tuple[str, str], str | None]:
 
 
 def _compute(access: Access, run_id: str, over: Baseline | None, reason: str | None = None, **how: bool) -> Baseline:
+    """Return the baseline of a finished run.
+
+    Raises:
+        ApiProblem: 409: The run cannot be read. Gates do not take that for a server that is away, and use no copy.
+    """
     from evalspec.api.baseline_files import promote_stored
 
-    stored = open_run(access.runs.find_folder(run_id))
-    with _ONE:
-        baseline, _ = promote_stored(access.project.store, stored, over, reason, **how)
+    if _find_finished(access, run_id) is None:
+        raise conflict(_describe_damage(run_id))
+    try:
+        stored = open_run(access.runs.find_folder(run_id))
+        with _ONE:
+            baseline, _ = promote_stored(access.project.store, stored, over, reason, **how)
+    except DatabaseDown:
+        raise
+    except StoreError as error:
+        raise conflict(f"{_describe_damage(run_id)}: {error}") from error
     return baseline
 
 

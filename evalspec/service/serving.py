@@ -18,7 +18,7 @@ from logging import ERROR, WARNING
 from pathlib import Path
 
 import uvicorn
-from sqlalchemy import Engine, delete, select
+from sqlalchemy import Connection, Engine, delete, select, true
 from sqlalchemy.engine import make_url
 
 from evalspec.api.baseline_files import find_baselines
@@ -29,7 +29,8 @@ from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.model.base import Record
 from evalspec.model.fingerprints import PooledRun
 from evalspec.model.typed_json import convert, parse_document, read_bytes
-from evalspec.runs.store.run_store import BASELINES, read_timestamp
+from evalspec.runs.store.run_store import BASELINES as FOLDER
+from evalspec.runs.store.run_store import read_timestamp
 from evalspec.service import alerts, audit, jobs
 from evalspec.service.app import create_app
 from evalspec.service.connections import ServiceConnection, listen
@@ -55,7 +56,7 @@ from evalspec.service.pushes import IDLE_SECONDS, remove_idle_pushes
 from evalspec.service.run_index import RunIndex
 from evalspec.service.settings import OidcSettings, Project, ServiceSettings
 from evalspec.service.stores import find_known_id, read_store_id, register_stores, require_store
-from evalspec.service.tables import JOBS
+from evalspec.service.tables import BASELINES, JOBS
 from evalspec.service.tokens import purge_tokens
 from evalspec.service.uploaded_datasets import delete_expired
 from evalspec.service.workers import end, send_line
@@ -313,11 +314,8 @@ def _delete_runs(engine: Engine, project: Project, days: int) -> None:
     """Delete the project's runs that are older than so many days, except kept ones."""
     with reading(engine) as connection:
         oldest = datetime.fromtimestamp(read_clock(connection), UTC) - timedelta(days=days)
-        is_open = (JOBS.c.namespace == project.namespace) & JOBS.c.status.in_(jobs.OPEN)
-        used = set(connection.execute(select(JOBS.c.run_id).where(is_open)).scalars())
     for folder in _list_older(project, oldest):
-        if folder.name not in used:
-            _delete_run(engine, project, folder)
+        _delete_run(engine, project, folder)
 
 
 def _list_older(project: Project, oldest: datetime) -> list[Path]:
@@ -335,13 +333,28 @@ def _list_older(project: Project, oldest: datetime) -> list[Path]:
 
 
 def _delete_run(engine: Engine, project: Project, folder: Path) -> None:
+    """Delete a run, unless a job or a promotion needs it, perhaps since a moment ago."""
     try:
-        project.store.remove(folder)
+        with writing(engine) as connection:
+            jobs.lock_namespace(connection, project.namespace)
+            if _is_needed(connection, project.namespace, folder.name):
+                return
+            project.store.remove(folder)
+    except DatabaseDown:
+        raise
     except EvalspecError as error:
         log_event("a run was not deleted", level=ERROR, namespace=project.namespace, run=folder.name, error=str(error))
         return
     RunIndex(engine, project).drop(folder.name)
     audit.record(engine, "retention", namespace=project.namespace, target=folder.name)
+
+
+def _is_needed(connection: Connection, namespace: str, run_id: str) -> bool:
+    for table, more in ((JOBS, JOBS.c.status.in_(jobs.OPEN)), (BASELINES, true())):
+        own = (table.c.namespace == namespace) & (table.c.run_id == run_id)
+        if connection.execute(select(table.c.run_id).where(own, more).limit(1)).first():
+            return True
+    return False
 
 
 class _Pool(Record, frozen=True):
@@ -362,7 +375,7 @@ def _list_promoted(project: Project) -> Iterator[str]:
     Raises:
         InvalidInput: A baseline cannot be read, so nobody knows which runs it needs.
     """
-    for path in chain(find_baselines(project.folder), find_baselines(project.root / BASELINES)):
+    for path in chain(find_baselines(project.folder), find_baselines(project.root / FOLDER)):
         scores: _Scores | None = convert(parse_document(read_bytes(path), str(path)), _Scores, str(path))
         while scores is not None:
             yield from (scores.run_id, *(one.id for one in scores.fingerprint.runs))

@@ -8,14 +8,14 @@ import pytest
 from sqlalchemy import select
 
 import evalspec
-from evalspec.service import jobs
+from evalspec.service import jobs, serving
 from evalspec.service.audit import list_entries, record
 from evalspec.service.database import reading, writing
 from evalspec.service.jobs import JobStatus
 from evalspec.service.run_index import RunIndex
 from evalspec.service.serving import list_findings, purge_expired
 from evalspec.service.settings import ServiceLimits, ServiceSettings
-from evalspec.service.tables import AUDIT, JOBS, RUN_DATASETS, RUNS
+from evalspec.service.tables import AUDIT, BASELINES, JOBS, RUN_DATASETS, RUNS
 from evalspec.service.tokens import Scope, create_token
 from evalspec.verdict.comparison.baseline import Baseline, render_baseline
 from servers.ports import find_free_port
@@ -89,6 +89,26 @@ def test_retention_deletes_old_runs_except_those_that_are_needed(projects, setti
             assert set(connection.execute(select(column)).scalars()) == wanted
         assert {row.id for row in connection.execute(JOBS.select())} == {open_job.id, kept.id}
     assert not log.exists()
+    assert [(entry.action, entry.target) for entry in list_entries(engine, "shop")] == [("retention", old)]
+
+
+def test_a_run_that_is_promoted_meanwhile_is_kept(projects, settings, engine, evaluate, monkeypatch):
+    """By another server, after this one has listed the runs to delete."""
+    old, promoted = evaluate(40), evaluate(41)
+    list_older = serving._list_older
+
+    def promote_meanwhile(project, oldest):
+        found = list_older(project, oldest)
+        row = {"namespace": "shop", "name": "main", "number": 1, "user": "ana", "at": 0.0, "file": "0.json"}
+        if project.namespace == "shop":
+            with writing(engine) as connection:
+                connection.execute(BASELINES.insert().values(row | {"run_id": promoted}))
+        return found
+
+    monkeypatch.setattr(serving, "_list_older", promote_meanwhile)
+    limits = ServiceLimits(retention_days=30)
+    purge_expired(engine, ServiceSettings(settings.projects, settings.database, limits=limits))
+    assert list_runs(projects) == {promoted}
     assert [(entry.action, entry.target) for entry in list_entries(engine, "shop")] == [("retention", old)]
 
 

@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -16,6 +18,7 @@ import evalspec
 from conftest import Project
 from evalspec.base.errors import InvalidInput, Unmeasurable
 from evalspec.runs.store.pushed_runs import PUSHED_NAMES, REQUIRED_NAMES
+from evalspec.service import baselines_api, run_index
 from evalspec.service.database import open_database, writing
 from evalspec.service.tables import BASELINES
 from evalspec.verdict.comparison.baseline import Baseline, render_baseline
@@ -275,6 +278,69 @@ def test_the_last_green_run_of_a_branch_has_an_anchor(served, ci, command, monke
     assert not [note for note in of_branch.notes if "the best of" in note], "nobody chose the newest run"
     first = gate(ci, right=5, gated={**LAST_GREEN, "baseline": "server:last-green/none"})
     assert first.verdict == "FAIL" and f"run {anchor.id}, " in the_note(first), "without one, the anchor alone decides"
+
+
+@pytest.fixture
+def after_green(served, ci, command, projects, monkeypatch):
+    """An anchor with two right answers, and a green run with six. Return that run's folder on the server."""
+    monkeypatch.setattr(run_index, "_FRESH_SECONDS", 0.0)
+    push_and_promote(command, gate(ci, right=2))
+    green = gate(ci, gated=LAST_GREEN)
+    assert command("runs", "push", green.id).code == 0
+    assert gate(ci, right=4).verdict == "FAIL"
+    return projects["shop"] / ".evalspec" / "runs" / green.id
+
+
+def cut_in_half(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def change_a_digit(path):
+    content = path.read_bytes()
+    place = content.index(b"1", len(content) // 2)
+    path.write_bytes(content[:place] + b"2" + content[place + 1 :])
+
+
+@pytest.mark.parametrize("name", ["run.json", "samples.jsonl", "report.json"])
+def test_a_damaged_run_is_not_passed_over(after_green, ci, name):
+    content = (after_green / name).read_bytes()
+    for damage in (cut_in_half, change_a_digit, Path.unlink):
+        damage(after_green / name)
+        with pytest.raises(Unmeasurable, match=f"run {after_green.name} is damaged"):
+            gate(ci, right=4)
+        (after_green / name).write_bytes(content)
+    assert gate(ci, right=4).verdict == "FAIL"
+
+
+def test_runs_of_other_manifests_do_not_hide_the_last_green_one(after_green, ci, projects, monkeypatch):
+    monkeypatch.setattr(baselines_api, "_RUNS_AT_ONCE", 2)
+    for _ in range(5):
+        for run in pass_otherwise(ci, LAST_GREEN):
+            shutil.copytree(ci / ".evalspec" / "runs" / run.id, after_green.parent / run.id)
+    write_project(ci, ciGate=LAST_GREEN)
+    assert gate(ci, right=4).verdict == "FAIL"
+
+
+def test_a_run_that_retention_deletes_meanwhile_is_not_promoted(served, ci, command, projects, monkeypatch):
+    run, keep = gate(ci), baselines_api.keep_baseline
+
+    def delete_meanwhile(*document):
+        shutil.rmtree(projects["shop"] / ".evalspec" / "runs" / run.id)
+        return keep(*document)
+
+    monkeypatch.setattr(baselines_api, "keep_baseline", delete_meanwhile)
+    assert command("runs", "push", run.id).code == 0
+    refused = command("runs", "promote", run.id, "--as", "server:main")
+    assert refused.code == 3 and "was deleted meanwhile" in refused.err
+
+
+def test_without_the_promoted_run_nobody_knows_what_measured_the_same(after_green, ci, command, served):
+    with served.client("admin") as client:
+        promoted = client.get("/v1/baselines").json()["promotions"][0]["run_id"]
+    shutil.rmtree(after_green.parent / promoted)
+    with pytest.raises(Unmeasurable, match=f"the promoted run {promoted} is gone or damaged"):
+        gate(ci, right=4)
+    assert gate(ci, right=1, gated=GATE).verdict == "FAIL", "the baseline itself is a document of its own"
 
 
 def test_an_anchor_that_lost_samples_has_to_be_promoted_again(served, ci, command):
