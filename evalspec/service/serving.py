@@ -31,7 +31,7 @@ from evalspec.model.fingerprints import PooledRun
 from evalspec.model.typed_json import convert, parse_document, read_bytes
 from evalspec.runs.store.run_store import BASELINES as FOLDER
 from evalspec.runs.store.run_store import read_timestamp
-from evalspec.service import alerts, audit, jobs
+from evalspec.service import alerts, audit, jobs, worker_process
 from evalspec.service.app import create_app
 from evalspec.service.connections import ServiceConnection, listen
 from evalspec.service.database import (
@@ -253,7 +253,7 @@ def keep_worker(settings: ServiceSettings, stop: threading.Event) -> None:
 def _run_worker(settings: ServiceSettings, stop: threading.Event) -> int:
     """Run one worker process to its end, and return its exit code."""
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", "evalspec.service.worker_process"], stdin=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-P", "-m", worker_process.__name__], stdin=subprocess.PIPE, start_new_session=True
     ) as process:
         send_line(process, encode_line(settings))
         while process.poll() is None and not stop.wait(0.2):
