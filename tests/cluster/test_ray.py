@@ -30,6 +30,8 @@ def answer(question):
     number = int(question.rpartition(" ")[2])
     with Path(os.environ["ASKED"] + ".at_once").open("a") as at_once:
         at_once.write("+")
+    while "MAY_ANSWER" in os.environ and not Path(os.environ["MAY_ANSWER"]).exists():
+        time.sleep(0.05)
     time.sleep(float(os.environ.get("SECONDS", "0.02")))
     with Path(os.environ["ASKED"] + ".at_once").open("a") as at_once:
         at_once.write("-")
@@ -38,6 +40,11 @@ def answer(question):
     if number % 10 == 3:
         raise RuntimeError("no answer")
     return f"{'Paris' if number % 4 else 'Lyon'} {os.environ.get('NODE_TOKEN', '')}"
+"""
+UNTIL_FOUR = """
+def wait_for_four():
+    while Path(os.environ["ASKED"] + ".at_once").read_text().count("+") < 4:
+        time.sleep(0.05)
 """
 SCORER = "def length(exchange):\n    return min(1.0, len(exchange.reply.answer) / 100)\n"
 FAILING = ["s13", "s23", "s3", "s33"]
@@ -68,7 +75,8 @@ def bot(project, monkeypatch, tmp_path):
     (project.folder / "bot.py").write_text(AGENT)
     (project.folder / "scorers.py").write_text(SCORER)
     (project.folder / ".env").write_text("SECRET=sk-beside-the-manifest-1\n")
-    project.api = {"python": "bot:answer", "chatEndpoint": {"headers": {"Authorization": "Bearer ${env:NODE_TOKEN}"}}}
+    endpoint = {"headers": {"Authorization": "Bearer ${env:NODE_TOKEN}"}, "timeoutSeconds": 120}
+    project.api = {"python": "bot:answer", "chatEndpoint": endpoint}
     own = {"name": "own", "scorer": "scorers:length", "range": [0, 1]}
     samples = [{"id": f"s{n}", "input": f"Capital of France? {n}"} for n in range(40)]
     project.dataset("qa", samples, metrics=["string_match", "rouge", own, "latency_p95"])
@@ -118,10 +126,10 @@ def asked(bot):
 
 @pytest.fixture
 def own_nodes(bot, monkeypatch):
-    """Two raylets that a test may kill, and the options for a run there."""
+    """Two raylets that a test may kill, and the options for a run there. The agent waits for `let_answer`."""
     for name, value in TOKEN.items():
         monkeypatch.setenv(name, value)
-    variables = {"ASKED": str(bot.folder / "asked"), "SECONDS": "0.3"}
+    variables = {"ASKED": str(bot.folder / "asked"), "SECONDS": "0.3", "MAY_ANSWER": str(bot.folder / "may_answer")}
     found = RayNodes([variables, variables])
     yield found
     found.close()
@@ -137,9 +145,15 @@ def start(bot, *arguments):
     return process
 
 
+def let_answer(bot):
+    """Let the agent on nodes answer, so that no run has ended before what a test does to it."""
+    (bot.folder / "may_answer").touch()
+
+
 def test_a_lost_machine_accuses_nobody(bot, own_nodes):
     process = start(bot, "--on", own_nodes.address, "--json")
     own_nodes.kill(1)
+    let_answer(bot)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert "a node has ended" in err
@@ -171,6 +185,7 @@ def test_a_question_that_ends_processes_is_asked_twice_and_has_failed(bot, own_n
 """
     scorer = SCORER.replace("    return", f"{raising}    return")
     (bot.folder / "scorers.py").write_text("from evalspec.base.errors import InvalidInput\n" + scorer)
+    let_answer(bot)
     found = bot.evaluate("--on", own_nodes.address, "--json")
     assert "two processes ended while they worked on it" in found.out
     assert asked(bot)["Capital of France? 7"] == 2
@@ -182,6 +197,7 @@ def test_a_question_that_ends_processes_is_asked_twice_and_has_failed(bot, own_n
 def test_a_terminated_run_ends_with_its_nodes(bot, own_nodes):
     process = start(bot, "--on", own_nodes.address)
     process.send_signal(signal.SIGTERM)
+    let_answer(bot)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "to resume" in err
@@ -275,11 +291,11 @@ def test_all_of_a_limit_is_used_over_sessions_and_nothing_is_asked_once_the_verd
 def test_nodes_share_the_cache_of_the_driver_and_one_that_is_refused_stops_all(judged, judge, on_nodes, monkeypatch):
     monkeypatch.setenv("NODE_TOKEN", ON_NODES)
     monkeypatch.delenv("EVALSPEC_NO_CACHE")
-    judge.script = ["ok"] * 5 + [throttled(3)]
+    judge.script = ["ok"] * 5 + [throttled(9)]
     judged.evaluate(*on_nodes)
     assert len(judge.chats) == 36 + 1
     refused = judge.chats[5].arrived
-    assert [one for one in judge.chats if refused + 1.5 < one.arrived < refused + 2.9] == []
+    assert [one for one in judge.chats if refused + 7 < one.arrived < refused + 8.9] == []
     judged.evaluate("--on", "here")
     judged.evaluate(*on_nodes)
     assert len(judge.chats) == 36 + 1, "a run in one process and one on nodes find the same answers"
@@ -290,7 +306,9 @@ def test_nodes_share_the_cache_of_the_driver_and_one_that_is_refused_stops_all(j
 
 def test_a_busy_node_uses_the_slots_of_an_idle_one(bot, nodes, on_nodes, monkeypatch):
     """However few attempts it is that one of the two nodes has."""
-    (bot.folder / "bot.py").write_text(AGENT.replace('os.environ.get("SECONDS", "0.02")', "'1'"))
+    sleeping = 'time.sleep(float(os.environ.get("SECONDS", "0.02")))'
+    assert sleeping in AGENT
+    (bot.folder / "bot.py").write_text(AGENT.replace(sleeping, "wait_for_four()") + UNTIL_FOUR)
     log = Path(nodes.variables["ASKED"] + ".at_once")
     log.write_text("")
     found = bot.evaluate(*on_nodes, "-j", "4", "--sample-size", "4")
@@ -355,12 +373,13 @@ def test_hosts_are_real(bot, monkeypatch):
 def test_a_machine_that_joins_is_used_and_one_that_drains_gets_no_more(bot, monkeypatch):
     for name, value in TOKEN.items():
         monkeypatch.setenv(name, value)
-    variables = {"ASKED": str(bot.folder / "asked"), "SECONDS": "1"}
+    variables = {"ASKED": str(bot.folder / "asked"), "SECONDS": "1", "MAY_ANSWER": str(bot.folder / "may_answer")}
     nodes = RayNodes([variables])
     try:
         process = start(bot, "--on", nodes.address, "--json", "-j", "2")
         nodes.add(variables)
         nodes.drain(0)
+        let_answer(bot)
         out, err = process.communicate(timeout=200)
     finally:
         nodes.close()
