@@ -41,7 +41,6 @@ def shell(tmp_path_factory):
     yield run
 
 
-@pytest.mark.timeout(300)
 def test_from_an_empty_folder_to_a_gate_that_fails_explains_and_passes(shell):
     assert len(COMMANDS) <= 8
     done = [shell(command) for command in COMMANDS]

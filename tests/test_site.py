@@ -42,8 +42,6 @@ CHECKED = {"light": KINDS, "dark": KINDS[:4], "phone": KINDS[:3]}
 """Pages that axe checks, which takes seconds for a long one."""
 MOST_BYTES = 150_000
 
-pytestmark = pytest.mark.timeout(400)  # the first test waits for the build
-
 
 class Page(HTMLParser):
     """The links, the ids and the text of a page."""

@@ -49,7 +49,6 @@ def distributions(tmp_path_factory):
     return make_dist(tmp_path_factory.mktemp("dist"), litter=True)
 
 
-@pytest.mark.timeout(600)
 def test_both_have_the_tracked_files_of_the_package_and_no_tests(distributions):
     wheel, sdist = distributions
     listed = subprocess.run(["git", "ls-files", "evalspec"], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -64,7 +63,6 @@ def test_both_have_the_tracked_files_of_the_package_and_no_tests(distributions):
     assert not [name for name in names if name.startswith("tests/")]
 
 
-@pytest.mark.timeout(600)
 def test_the_same_files_are_the_same_bytes_elsewhere_and_later(distributions, tmp_path):
     before = os.umask(0o077)
     try:
@@ -74,7 +72,6 @@ def test_the_same_files_are_the_same_bytes_elsewhere_and_later(distributions, tm
     assert [path.read_bytes() for path in again] == [path.read_bytes() for path in distributions]
 
 
-@pytest.mark.timeout(600)
 def test_a_wheel_that_pip_builds_from_a_checkout_has_the_same_files(distributions, tmp_path):
     made, _ = distributions
     with zipfile.ZipFile(made) as ours, zipfile.ZipFile(build_wheel(tmp_path, litter=True)) as theirs:
@@ -104,7 +101,6 @@ def slim(tmp_path_factory, distributions):
     return folder / "bin"
 
 
-@pytest.mark.timeout(600)
 def test_it_is_small(slim):
     (packages,) = (slim.parent / "lib").glob("python*/site-packages")
     own = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "evalspec")
@@ -112,7 +108,6 @@ def test_it_is_small(slim):
     assert sum(file.stat().st_size for file in files if file.is_file()) <= MOST_MB * 1_000_000
 
 
-@pytest.mark.timeout(600)
 def test_everything_but_judged_metrics_works(slim, tmp_path):
     def run(*arguments):
         return subprocess.run(

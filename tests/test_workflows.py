@@ -81,7 +81,6 @@ def run_steps(job):
     return {step.get("name"): step for step in job["steps"] if "run" in step}
 
 
-@pytest.mark.timeout(600)
 def test_the_workflow_of_init_installs_the_wheel_of_the_repository(runner, tmp_path, project):
     assert project("init", str(runner.folder)).code == 0
     workflow = yaml.safe_load((runner.folder / ".github/workflows/evalspec.yml").read_text())
@@ -133,7 +132,6 @@ def read_output(runner, name):
     return re.findall(rf"^{name}=(.*)$", runner.outputs.read_text(), re.MULTILINE)[-1]
 
 
-@pytest.mark.timeout(600)
 def test_the_action_installs_itself_and_evaluates(runner, action):
     done = action(options="--no-judge\n--dataset\nrag\n")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -328,7 +328,6 @@ def start(runs, *command):
     return subprocess.Popen(line, cwd=runs.project.folder, stdout=quiet, stderr=quiet)
 
 
-@pytest.mark.timeout(600)
 @both_wires
 def test_killed_at_any_time_nothing_is_lost_and_nothing_submitted_twice(runs):
     """Kills are numbered, and each number has its moment."""

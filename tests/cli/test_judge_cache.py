@@ -352,7 +352,6 @@ def kill_while_it_asks(runs, chance):
     process.wait()
 
 
-@pytest.mark.timeout(600)
 def test_killed_at_any_time_nothing_is_lost_and_nothing_paid_twice_but_what_was_in_flight(runs):
     """Kills are numbered, and each number has its moment."""
     kills, round_size, paid_twice = KILLS, 3, 0

@@ -81,7 +81,6 @@ def scores_of(document):
     }
 
 
-@pytest.mark.timeout(600)
 def test_thirty_kills_lose_nothing_and_repeat_no_more_than_was_in_flight(project, agent):
     """kill -9 of the process group, at random moments from start-up to the last score."""
     concurrency, kills, samples = 4, 30, 360

@@ -18,8 +18,6 @@ from cli.test_shards import comparable
 from servers.ray_nodes import TOKEN, RayNodes
 from servers.scripted_judge import throttled
 
-pytestmark = pytest.mark.timeout(300)  # a Ray starts in ten seconds or in a minute
-
 AGENT = """
 import os, time
 from pathlib import Path

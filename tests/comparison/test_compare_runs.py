@@ -167,7 +167,6 @@ def test_candidates_that_are_not_comparable_with_each_other_are_refused():
 
 
 @pytest.mark.simulation
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("kind", "runs", "worse"), [("binary", 5, 0.0), ("graded", 3, 0.7)])
 def test_one_of_equal_runs_is_seldom_called_the_best(kind, runs, worse):
     """One of the equal best runs is excluded in at most alpha + 2.5 points of 300 comparisons; 1.3 points of error."""

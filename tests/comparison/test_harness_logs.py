@@ -323,7 +323,6 @@ def test_an_option_for_logs_needs_a_log(project):
     assert (done.code, "is not a log of another harness" in done.err) == (2, True)
 
 
-@pytest.mark.timeout(900)
 def test_logs_that_inspect_writes_now(tmp_path):
     """With the installed release of Inspect in an environment of its own, which packs with zstd."""
     python = make_environment(tmp_path / "v", "inspect_ai>=0.3.285")

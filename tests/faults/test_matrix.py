@@ -33,7 +33,7 @@ OF_THE_SESSION = (" is down: ", "in which this machine was busy")
 """Notes of what only a run under way can see; they are not stored."""
 
 
-@pytest.mark.timeout(7200 if FULL else 600)
+@pytest.mark.timeout(7200 if FULL else 900)
 @pytest.mark.parametrize("name", CELLS)
 def test_each_cell_is_reported_as_the_rules_say(name, bench):
     gate = GATES[name]

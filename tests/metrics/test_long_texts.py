@@ -53,7 +53,6 @@ def test_a_text_beyond_the_limit_is_a_failed_score_and_never_a_pass(project, met
     assert score["reason"].endswith(" reads at most 500,000 in all")
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("keys", REPLIES, ids=name_texts)
 def test_hostile_replies_take_less_than_a_gigabyte(project, keys):
     lines = [{"id": str(key), "input": "?", "expected": "Paris", "context": [TEXTS[key[0], 1]]} for key in keys]
@@ -64,7 +63,6 @@ def test_hostile_replies_take_less_than_a_gigabyte(project, keys):
     assert run_measured(project, name_texts(keys), "evaluate", "agent.yaml", "--responses", "r.jsonl") < GIGABYTE
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("builtin", ["bm25", "dense"])
 @pytest.mark.parametrize("keys", CORPORA, ids=name_texts)
 def test_hostile_corpora_take_less_than_a_gigabyte(project, builtin, keys):

@@ -76,7 +76,6 @@ PAGES = {
 ELSEWHERE = ("docs/how-to/", "docs/reference/")
 
 
-@pytest.mark.timeout(900)  # a page may have twenty commands, and other programs may have the processors
 @pytest.mark.parametrize(("page", "needs"), list_pages(PAGES, lambda name: not name.startswith(ELSEWHERE)))
 def test_the_blocks_of_the_page_run(page, needs, tmp_path, monkeypatch):
     run_page(page, needs, tmp_path, monkeypatch)

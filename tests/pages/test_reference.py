@@ -116,7 +116,6 @@ PAGES = {
 }
 
 
-@pytest.mark.timeout(900)  # a page may have twenty commands, and other programs may have the processors
 @pytest.mark.parametrize(("page", "needs"), list_pages(PAGES, lambda name: name.startswith("docs/reference/")))
 def test_the_blocks_of_the_page_run(page, needs, tmp_path, monkeypatch):
     run_page(page, needs, tmp_path, monkeypatch)

@@ -37,7 +37,6 @@ def near(exchange):
 def never(exchange):
     raise ValueError("no map")
 """
-pytestmark = pytest.mark.timeout(900)
 
 
 @contextmanager

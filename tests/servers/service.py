@@ -22,7 +22,7 @@ from evalspec.service.tables import JOBS, PROJECTS
 from evalspec.service.tokens import Scope, create_token
 from servers.ports import find_free_port
 
-GENEROUS_SECONDS = 90
+GENEROUS_SECONDS = 300
 
 
 def write_project(folder: Path, agent_url: str = "http://127.0.0.1:9", samples: int = 6, **evaluation: Any) -> Path:

@@ -53,7 +53,6 @@ def follow(server, place, states):
                 states.append(json.loads(line.removeprefix("data: ")))
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("outlasts_lease", [False, True])
 def test_postgresql_restarts_under_a_run_and_its_visitors(projects, agent, tmp_path, outlasts_lease):
     write_project(projects["shop"], agent.url, samples=SAMPLES)

@@ -16,8 +16,6 @@ from servers.service import LocalServer
 
 ANA, SECRET = "ana@example.com", "s3cret&"
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture
 def database(tmp_path):

@@ -75,13 +75,11 @@ def run(python, kind, receiver, **environment):
     return body
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_field_is_what_the_agent_did(python, kind, receiver):
     check_story(kind, run(python, kind, receiver))
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("kind", "environment", "switch"),
     [

@@ -14,7 +14,7 @@ from evalspec.verdict.validity.changes import PairedScores, SignificanceRules, w
 from evalspec.verdict.validity.estimates import Estimate
 from simulated import Setting, find_misses
 
-pytestmark = [pytest.mark.simulation, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.simulation
 
 ALPHA = 0.05
 ONE_SIDED = SignificanceRules(ALPHA, two_sided=False, resamples=1000)

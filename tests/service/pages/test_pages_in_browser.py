@@ -25,9 +25,6 @@ QUICKLY = {"resultTypes": ["violations"]}
 """Axe then does not describe what is right."""
 
 
-pytestmark = pytest.mark.timeout(400)  # the first test waits for the projects, too
-
-
 def sample_path(run, dataset, id, **more):
     return f"/runs/{run}/sample?{urlencode({'dataset': dataset, 'id': id, **more})}"
 
