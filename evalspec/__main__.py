@@ -30,7 +30,7 @@ def main() -> int:
     explain_sudden_end()
     try:
         code = run(arguments)
-    except KeyboardInterrupt:  # a second one, while the first is told
+    except KeyboardInterrupt:  # a second one, while the first is reported
         code = ExitCode.INTERRUPTED
     sys.stdout = sys.stderr  # threads of user code may still print, and the result is complete
     return code

@@ -1,4 +1,4 @@
-"""JSON of what the service keeps, and of what it tells its processes."""
+"""JSON of what the service keeps, and of what it sends to its processes."""
 
 import json
 from typing import TypeVar
