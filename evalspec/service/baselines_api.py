@@ -256,7 +256,7 @@ def _find_newest(access: Access, branch: str, promoted: str, *, is_green: bool) 
             break
     since = (newest or anchor).moment
     nameless = replace(wanted, status=RunStatus.DAMAGED, branch=NO_BRANCH, since=since)
-    for entry in (*damaged, *access.runs.list(nameless, 1)):
+    for entry in (*damaged, *_list_all(access, nameless)):
         if entry.moment >= since and (entry.manifest is None or _may_be_one(entry.manifest, anchor.manifest)):
             raise conflict(f"{_describe_damage(entry.id)}. it may be the newest of the branch")
     return newest
