@@ -1,5 +1,6 @@
 """The gate's baseline, if a server has it: fetched before a run, or a copy of it if the server does not answer."""
 
+import hmac
 import os
 import time
 from contextlib import suppress
@@ -34,10 +35,11 @@ _DEFAULT_DAYS = 14
 _LARGEST_BYTES = 64 * 1024**2
 _RETRIES = 2
 _PROMOTE_SECONDS = 900.0
+_UNKNOWN = 404
 _ORIGIN = "origin"
 _IN_USE_SECONDS = 86_400.0
 """How long another run may use a copy that has a newer one."""
-_UNKNOWN = 404
+_DIGITS = 16
 
 Found = tuple[Path | None, BaselineOrigin]
 
@@ -158,7 +160,8 @@ def _find(policy: CiGate, wanted: ServerBaseline, folder: Path, store: RunStore,
     origin = replace(origin, server=server.url)
     branch = {} if wanted.branch is None else {"branch": wanted.branch, "green": str(wanted.is_green).lower()}
     place = f"/v1/baselines/{quote(wanted.name, safe='')}" + (f"?{urlencode(branch)}" if branch else "")
-    kept_as = quote(origin.name if wanted.branch is None else f"{origin.name}@{wanted.name}", safe="")
+    name = origin.name if wanted.branch is None else f"{origin.name}@{wanted.name}"
+    kept_in = _name_folder(name, server.url, server.token)
     try:
         served = _ask(server, "GET", place, retries=_RETRIES)
     except ServiceError as error:
@@ -166,8 +169,10 @@ def _find(policy: CiGate, wanted: ServerBaseline, folder: Path, store: RunStore,
             return None, replace(origin, problem=inert(f"{server.url}: {error}"))
         if not error.retryable:
             raise server.explain(f"baseline {origin.name} of {server.url}", error) from error
-        return _read_copy(store, kept_as, origin, str(error), policy.baseline_max_age or _DEFAULT_DAYS, now)
-    return _keep(store, kept_as, replace(origin, fetched_at=now), served)
+        why = f"{server.url} did not answer ({inert(str(error))})"
+        return _read_copy(store, kept_in, origin, why, policy.baseline_max_age or _DEFAULT_DAYS, now)
+    found, content = _read_answer(replace(origin, fetched_at=now), served)
+    return _keep_copy(store, kept_in, found, content), found
 
 
 def _read_git(folder: Path, wanted: ServerBaseline, origin: BaselineOrigin, why: str) -> Found:
@@ -179,6 +184,33 @@ def _read_git(folder: Path, wanted: ServerBaseline, origin: BaselineOrigin, why:
         fix = f"there is no copy of baseline {origin.name} in git at {path}: commit one, or set EVALSPEC_TOKEN"
         return None, replace(origin, problem=f"{why}, and {fix}")
     return path, _describe(read_bytes(path), str(path), replace(origin, copy_of=f"{why}, so {path} of git is used"))
+
+
+def _read_answer(origin: BaselineOrigin, served: ServedBaseline) -> tuple[BaselineOrigin, bytes]:
+    """Return the origin of what the server sent, and the document.
+
+    Raises:
+        InvalidInput: The document is not a baseline, or was edited.
+        Unmeasurable: It is not even text.
+    """
+    shown = f"{origin.server}: baseline {origin.name}"
+    try:
+        content = served.document.encode()
+        found = _describe(content, shown, origin)
+    except (UnicodeError, RecursionError) as error:
+        raise Unmeasurable(f"{shown}: the server sent something else; check EVALSPEC_TO") from error
+    by, at = inert(served.promoted_by), inert(served.promoted_at)
+    return replace(found, run=inert(found.run or ""), promoted_by=by, promoted_at=at), content
+
+
+def _name_folder(name: str, url: str, token: str) -> str:
+    """Return the folder of the copy of a baseline, below those of the store: one for each server and token.
+
+    What another token fetched may be of another project. The name has a digest of the token, which is too random to be
+    guessed from it.
+    """
+    mark = hmac.digest(url.encode(), f"{token} {name}".encode(), "sha256").hex()[:_DIGITS]
+    return f"{quote(name, safe='')}/{mark}"
 
 
 def _describe(content: bytes, shown_as: str, origin: BaselineOrigin) -> BaselineOrigin:
@@ -193,40 +225,33 @@ def _describe(content: bytes, shown_as: str, origin: BaselineOrigin) -> Baseline
     return replace(origin, run=build_baseline(document, shown_as).run.id, sha256=document["sha256"])
 
 
-def _keep(store: RunStore, folder: str, origin: BaselineOrigin, served: ServedBaseline) -> Found:
-    """Keep a copy of what the server sent, which is used if the server does not answer the next time.
+def _keep_copy(store: RunStore, folder: str, origin: BaselineOrigin, content: bytes) -> Path:
+    """Keep a copy of what the server sent, and return its path.
 
-    `folder`: its name among the baselines of the store.
+    Raises:
+        StoreError: It cannot be written.
     """
-    shown = f"{origin.server}: baseline {origin.name}"
-    try:
-        content = served.document.encode()
-        found = _describe(content, shown, origin)
-    except (UnicodeError, RecursionError) as error:
-        raise Unmeasurable(f"{shown}: the server sent something else; check EVALSPEC_TO") from error
-    by, at = inert(served.promoted_by), inert(served.promoted_at)
-    found = replace(found, run=inert(found.run or ""), promoted_by=by, promoted_at=at)
-    path = keep_baseline(store.root, folder, found.sha256 or "", content)
+    path = keep_baseline(store.root, folder, origin.sha256 or "", content)
     with store_errors(path):
-        replace_file(path.with_name(_ORIGIN), [encode(found)], mode=PRIVATE_FILE)
+        replace_file(path.with_name(_ORIGIN), [encode(origin)], mode=PRIVATE_FILE)
         for other in set(path.parent.glob("*.json")) - {path}:
             with suppress(FileNotFoundError):  # another run removed it
                 if time.time() - other.stat().st_mtime > _IN_USE_SECONDS:
                     other.unlink()
-    return path, found
+    return path
 
 
-def _read_copy(store: RunStore, name: str, origin: BaselineOrigin, error: str, most_days: int, now: str) -> Found:
-    """Return the copy that an earlier run kept, unless it is too old. `name`: of its folder."""
+def _read_copy(store: RunStore, name: str, origin: BaselineOrigin, why: str, most_days: int, now: str) -> Found:
+    """Return the copy that an earlier run kept, unless it is too old. `name`: of its folder. `why`: it is used.
+
+    Raises:
+        InvalidInput: It was edited.
+    """
     folder = store.root / BASELINES / name
-    why = f"{origin.server} did not answer ({inert(error)})"
-    try:
-        kept = decode((folder / _ORIGIN).read_bytes(), type=built(BaselineOrigin))
-    except (OSError, DecodeError):
-        kept = None
+    kept = _read_origin(folder / _ORIGIN)
     path = folder / f"{kept and kept.sha256}.json"
-    if kept is None or kept.server != origin.server or not path.is_file():
-        return None, replace(origin, problem=f"{why}, and there is no copy of baseline {origin.name}")
+    if kept is None or not path.is_file():
+        return None, replace(origin, problem=f"{why}, and {_explain_missing(folder, origin)}")
     try:
         kept = _describe(read_bytes(path), str(path), replace(kept, copy_of=f"{why}, so a copy is used"))
     except InvalidInput as error:
@@ -239,3 +264,17 @@ def _read_copy(store: RunStore, name: str, origin: BaselineOrigin, error: str, m
         problem = f"the copy of baseline {origin.name} is {age}, and {limit}"
         return None, replace(kept, copy_of=why, problem=problem)
     return path, kept
+
+
+def _read_origin(path: Path) -> BaselineOrigin | None:
+    try:
+        return decode(path.read_bytes(), type=built(BaselineOrigin))
+    except (OSError, DecodeError):
+        return None
+
+
+def _explain_missing(folder: Path, origin: BaselineOrigin) -> str:
+    others = (_read_origin(path) for path in folder.parent.glob(f"*/{_ORIGIN}") if path.parent != folder)
+    if any(other is not None and other.server == origin.server for other in others):
+        return f"the copy of baseline {origin.name} was fetched with another token"
+    return f"there is no copy of baseline {origin.name}"

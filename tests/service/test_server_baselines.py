@@ -78,7 +78,7 @@ def push_and_promote(command, run, *more):
 
 def age(folder, days):
     """Let the copy be so many days old."""
-    (path,) = (folder / ".evalspec" / "baselines").glob("server%3Amain/origin")
+    (path,) = (folder / ".evalspec" / "baselines").glob("server%3Amain/*/origin")
     origin = json.loads(path.read_bytes())
     origin["fetchedAt"] = (datetime.now(UTC) - timedelta(days=days, hours=1)).isoformat()
     path.write_text(json.dumps(origin))
@@ -325,7 +325,7 @@ def test_a_server_that_is_gone_leaves_a_copy_for_some_days(served, ci, command):
     assert old.reasons[0].endswith("is 15 days old, and ciGate.baselineMaxAge is 14 days")
     assert "so a copy is used" not in the_note(old)
     assert gate(ci, gated={**GATE, "baselineMaxAge": 15}).verdict == "PASS"
-    (path,) = (ci / ".evalspec" / "baselines").glob("server%3Amain/*.json")
+    (path,) = (ci / ".evalspec" / "baselines").glob("server%3Amain/*/*.json")
     path.write_text(path.read_text().replace('"exact_match": 1.0', '"exact_match": 0.0'))
     with pytest.raises(
         InvalidInput, match=r"this baseline was edited.* remove it; it is fetched again once http.* answers"
@@ -333,6 +333,25 @@ def test_a_server_that_is_gone_leaves_a_copy_for_some_days(served, ci, command):
         gate(ci)
     path.unlink()
     assert "there is no copy of baseline server:main" in gate(ci).reasons[0]
+
+
+def test_a_copy_is_for_the_token_that_fetched_it(served, ci, command, monkeypatch):
+    """It may be of another project, whose baseline has the same name."""
+    tokens = {name: served.token("push", "review", namespaces=(name,)) for name in ("docs", "shop")}
+    for name, right in (("docs", 6), ("shop", 3)):
+        monkeypatch.setenv("EVALSPEC_TOKEN", tokens[name])
+        push_and_promote(command, gate(ci, right=right))
+        gate(ci)
+    served.stop()
+    assert gate(ci, right=3).verdict == "PASS"
+    monkeypatch.setenv("EVALSPEC_TOKEN", tokens["docs"])
+    assert gate(ci, right=3).verdict == "FAIL"
+    monkeypatch.setenv("EVALSPEC_TOKEN", "evs_ab_rotated")
+    rotated = gate(ci, right=3)
+    assert (rotated.verdict, rotated.exit_code) == ("INCOMPLETE", 3)
+    assert rotated.reasons[0].endswith("the copy of baseline server:main was fetched with another token")
+    kept = [path for path in (ci / ".evalspec").rglob("*") if path.is_file()]
+    assert not [path for path in kept for token in tokens.values() if token.encode() in path.read_bytes()]
 
 
 def test_a_fork_without_a_token_uses_the_copy_in_git(served, ci, command, monkeypatch):
