@@ -5,6 +5,7 @@ import os
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -14,7 +15,7 @@ from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem, ServiceError, Unmeasurable
-from evalspec.base.foreign_text import inert
+from evalspec.base.foreign_text import cut, inert
 from evalspec.base.output_files import replace_file
 from evalspec.base.plural import counted
 from evalspec.base.trust import Act, current_trust, explain
@@ -39,7 +40,10 @@ _UNKNOWN = 404
 _ORIGIN = "origin"
 _IN_USE_SECONDS = 86_400.0
 """How long another run may use a copy that has a newer one."""
+_LONGEST_NAME = 80
 _DIGITS = 16
+_MOST_CHARACTERS = 300
+"""Of a server's words in a message that says more."""
 
 Found = tuple[Path | None, BaselineOrigin]
 
@@ -156,7 +160,7 @@ def _find(policy: CiGate, wanted: ServerBaseline, folder: Path, store: RunStore,
         why = "an untrusted project gets no token" if current_trust().is_limited else f"{TOKEN_VARIABLE} is not set"
         return _read_git(folder, wanted, origin, why)
     to = chosen.to or os.environ.get("EVALSPEC_TO")
-    server = choose_server(to, os.environ, what=f" for baseline {origin.name}", allow_http=chosen.allow_http)
+    server = choose_server(to, os.environ, what=f" for baseline {origin.shown}", allow_http=chosen.allow_http)
     origin = replace(origin, server=server.url)
     branch = {} if wanted.branch is None else {"branch": wanted.branch, "green": str(wanted.is_green).lower()}
     place = f"/v1/baselines/{quote(wanted.name, safe='')}" + (f"?{urlencode(branch)}" if branch else "")
@@ -168,8 +172,8 @@ def _find(policy: CiGate, wanted: ServerBaseline, folder: Path, store: RunStore,
         if error.status == _UNKNOWN:
             return None, replace(origin, problem=inert(f"{server.url}: {error}"))
         if not error.retryable:
-            raise server.explain(f"baseline {origin.name} of {server.url}", error) from error
-        why = f"{server.url} did not answer ({inert(str(error))})"
+            raise server.explain(f"baseline {origin.shown} of {server.url}", error) from error
+        why = f"{server.url} did not answer ({cut(inert(str(error)), _MOST_CHARACTERS)})"
         return _read_copy(store, kept_in, origin, why, policy.baseline_max_age or _DEFAULT_DAYS, now)
     found, content = _read_answer(replace(origin, fetched_at=now), served)
     return _keep_copy(store, kept_in, found, content), found
@@ -181,7 +185,7 @@ def _read_git(folder: Path, wanted: ServerBaseline, origin: BaselineOrigin, why:
 
     path = baseline_path(folder, wanted.name)
     if explain(Act.READ_FILE, str(path)) is not None or not path.is_file():
-        fix = f"there is no copy of baseline {origin.name} in git at {path}: commit one, or set EVALSPEC_TOKEN"
+        fix = f"there is no copy of baseline {origin.shown} in git at {path}: commit one, or set EVALSPEC_TOKEN"
         return None, replace(origin, problem=f"{why}, and {fix}")
     return path, _describe(read_bytes(path), str(path), replace(origin, copy_of=f"{why}, so {path} of git is used"))
 
@@ -193,7 +197,7 @@ def _read_answer(origin: BaselineOrigin, served: ServedBaseline) -> tuple[Baseli
         InvalidInput: The document is not a baseline, or was edited.
         Unmeasurable: It is not even text.
     """
-    shown = f"{origin.server}: baseline {origin.name}"
+    shown = f"{origin.server}: baseline {origin.shown}"
     try:
         content = served.document.encode()
         found = _describe(content, shown, origin)
@@ -206,11 +210,14 @@ def _read_answer(origin: BaselineOrigin, served: ServedBaseline) -> tuple[Baseli
 def _name_folder(name: str, url: str, token: str) -> str:
     """Return the folder of the copy of a baseline, below those of the store: one for each server and token.
 
-    What another token fetched may be of another project. The name has a digest of the token, which is too random to be
-    guessed from it.
+    What another token fetched may be of another project. The token is only in a digest, and is too random to be guessed
+    from it. A long name ends with a digest, because file systems limit names to 255 bytes.
     """
     mark = hmac.digest(url.encode(), f"{token} {name}".encode(), "sha256").hex()[:_DIGITS]
-    return f"{quote(name, safe='')}/{mark}"
+    readable = quote(name, safe="")
+    if len(readable) > _LONGEST_NAME:
+        readable = f"{readable[:_LONGEST_NAME]}-{sha256(name.encode()).hexdigest()[:_DIGITS]}"
+    return f"{readable}/{mark}"
 
 
 def _describe(content: bytes, shown_as: str, origin: BaselineOrigin) -> BaselineOrigin:
@@ -261,7 +268,7 @@ def _read_copy(store: RunStore, name: str, origin: BaselineOrigin, why: str, mos
     if days is None or not 0 <= days <= most_days:
         age = "of an unknown time" if days is None or days < 0 else f"{counted(days, 'day')} old"
         limit = f"ciGate.baselineMaxAge is {counted(most_days, 'day')}"
-        problem = f"the copy of baseline {origin.name} is {age}, and {limit}"
+        problem = f"the copy of baseline {origin.shown} is {age}, and {limit}"
         return None, replace(kept, copy_of=why, problem=problem)
     return path, kept
 
@@ -275,6 +282,6 @@ def _read_origin(path: Path) -> BaselineOrigin | None:
 
 def _explain_missing(folder: Path, origin: BaselineOrigin) -> str:
     others = (_read_origin(path) for path in folder.parent.glob(f"*/{_ORIGIN}") if path.parent != folder)
-    if any(other is not None and other.server == origin.server for other in others):
-        return f"the copy of baseline {origin.name} was fetched with another token"
-    return f"there is no copy of baseline {origin.name}"
+    if any(other is not None and (other.name, other.server) == (origin.name, origin.server) for other in others):
+        return f"the copy of baseline {origin.shown} was fetched with another token"
+    return f"there is no copy of baseline {origin.shown}"

@@ -7,12 +7,14 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
+from evalspec.base.foreign_text import cut
 from evalspec.base.plural import counted
 from evalspec.model.base import Interval, Number, Record, refuse_infinite
 from evalspec.model.corrections import Basis
 
 UNDECIDED = "undecided: "
 """Precedes the reasons of a FAIL that are not decided."""
+_LONGEST_NAME = 120
 
 
 class RegressionRule(StrEnum):
@@ -218,6 +220,11 @@ class BaselineOrigin(Record, frozen=True, omit_defaults=True):
     copy_of: str | None = None
     problem: str | None = None
 
+    @property
+    def shown(self) -> str:
+        """The name as messages have it: that of a branch may be very long."""
+        return cut(self.name, _LONGEST_NAME)
+
     def describe(self, now: str | None) -> str:
         """Return the origin in words, with ages at a time in UTC."""
         what = "anchor promoted" if "/" in self.name else "promoted"  # of a branch: nobody promoted its newest run
@@ -226,7 +233,7 @@ class BaselineOrigin(Record, frozen=True, omit_defaults=True):
         fetched = f"fetched {_say_age(self.fetched_at, now)}" if self.copy_of and self.fetched_at else None
         known = (f"run {self.run}" if self.run else None, promoted, fetched, digest)
         said = ", ".join(filter(None, known))
-        return f"baseline {self.name}: " + "; ".join(filter(None, (self.copy_of, said, self.problem)))
+        return f"baseline {self.shown}: " + "; ".join(filter(None, (self.copy_of, said, self.problem)))
 
 
 def count_days(moment: str | None, now: str | None) -> int | None:

@@ -354,6 +354,26 @@ def test_a_copy_is_for_the_token_that_fetched_it(served, ci, command, monkeypatc
     assert not [path for path in kept for token in tokens.values() if token.encode() in path.read_bytes()]
 
 
+@pytest.mark.parametrize("branch", ["机" * 30, "a" * 230, "b" * 5000], ids=["Chinese", "long", "very long"])
+def test_a_copy_of_a_branch_with_a_long_name(ci, monkeypatch, branch):
+    gated = {**LAST_GREEN, "baseline": f"server:last-green/{branch}"}
+    run = gate(ci, gated=gated)
+    monkeypatch.setenv("EVALSPEC_TOKEN", "evs_ab_secret")
+    with answering(200, answer(document=render_baseline(Baseline(run)))) as (url, _):
+        monkeypatch.setenv("EVALSPEC_TO", url)
+        assert gate(ci).verdict == "PASS"
+        other = gate(ci, gated={**gated, "baseline": f"{gated['baseline']}2"})
+    assert other.verdict == "PASS"
+    write_project(ci, ciGate=gated)
+    offline = gate(ci)
+    assert offline.verdict == "PASS" and "so a copy is used" in the_note(offline)
+    assert len(the_note(offline)) < 1000
+    none = gate(ci, gated={**gated, "baseline": f"{gated['baseline']}3"})
+    assert len(none.reasons[0]) < 1000 and "there is no copy of baseline server:last-green/" in none.reasons[0]
+    (folder, _) = (ci / ".evalspec" / "baselines").iterdir()
+    assert folder.name.startswith("server%3Alast-green%2F") and len(folder.name) <= 100
+
+
 def test_a_fork_without_a_token_uses_the_copy_in_git(served, ci, command, monkeypatch):
     run = gate(ci)
     push_and_promote(command, run)
