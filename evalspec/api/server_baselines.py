@@ -2,6 +2,7 @@
 
 import hmac
 import os
+import re
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -40,6 +41,7 @@ _UNKNOWN = 404
 _ORIGIN = "origin"
 _IN_USE_SECONDS = 86_400.0
 """How long another run may use a copy that has a newer one."""
+_DIGEST = re.compile("[0-9a-f]{64}")
 _LONGEST_NAME = 80
 _DIGITS = 16
 _MOST_CHARACTERS = 300
@@ -198,13 +200,12 @@ def _read_answer(origin: BaselineOrigin, served: ServedBaseline) -> tuple[Baseli
         Unmeasurable: It is not even text.
     """
     shown = f"{origin.server}: baseline {origin.shown}"
+    origin = replace(origin, promoted_by=served.promoted_by, promoted_at=served.promoted_at)
     try:
         content = served.document.encode()
-        found = _describe(content, shown, origin)
+        return _describe(content, shown, origin), content
     except (UnicodeError, RecursionError) as error:
         raise Unmeasurable(f"{shown}: the server sent something else; check EVALSPEC_TO") from error
-    by, at = inert(served.promoted_by), inert(served.promoted_at)
-    return replace(found, run=inert(found.run or ""), promoted_by=by, promoted_at=at), content
 
 
 def _name_folder(name: str, url: str, token: str) -> str:
@@ -221,7 +222,7 @@ def _name_folder(name: str, url: str, token: str) -> str:
 
 
 def _describe(content: bytes, shown_as: str, origin: BaselineOrigin) -> BaselineOrigin:
-    """Return the origin with the run and the digest of a document.
+    """Return the origin with the run and the digest of a document, and texts that are safe to show.
 
     Raises:
         InvalidInput: It is not a baseline, or was edited.
@@ -229,7 +230,10 @@ def _describe(content: bytes, shown_as: str, origin: BaselineOrigin) -> Baseline
     from evalspec.verdict.comparison.baseline import build_baseline
 
     document = parse_document(content, shown_as)
-    return replace(origin, run=build_baseline(document, shown_as).run.id, sha256=document["sha256"])
+    run = build_baseline(document, shown_as).run.id
+    said = {"run": run, "promoted_by": origin.promoted_by, "promoted_at": origin.promoted_at}
+    shown = {name: text and cut(inert(text), _MOST_CHARACTERS) for name, text in said.items()}
+    return replace(origin, **shown, sha256=document["sha256"])
 
 
 def _keep_copy(store: RunStore, folder: str, origin: BaselineOrigin, content: bytes) -> Path:
@@ -274,13 +278,18 @@ def _read_copy(store: RunStore, name: str, origin: BaselineOrigin, why: str, mos
 
 
 def _read_origin(path: Path) -> BaselineOrigin | None:
+    """Return the origin of a copy; None without one, or if it is damaged."""
     try:
-        return decode(path.read_bytes(), type=built(BaselineOrigin))
-    except (OSError, DecodeError):
+        kept = decode(path.read_bytes(), type=built(BaselineOrigin))
+    except (OSError, DecodeError, ValueError, RecursionError):  # msgspec raises a ValueError for what is not UTF-8
         return None
+    return kept if _DIGEST.fullmatch(kept.sha256 or "") else None
 
 
 def _explain_missing(folder: Path, origin: BaselineOrigin) -> str:
+    """Return why a folder has no copy to use."""
+    if (folder / _ORIGIN).exists() and _read_origin(folder / _ORIGIN) is None:
+        return f"the copy of baseline {origin.shown} is damaged: remove {folder}"
     others = (_read_origin(path) for path in folder.parent.glob(f"*/{_ORIGIN}") if path.parent != folder)
     if any(other is not None and (other.name, other.server) == (origin.name, origin.server) for other in others):
         return f"the copy of baseline {origin.shown} was fetched with another token"

@@ -374,6 +374,38 @@ def test_a_copy_of_a_branch_with_a_long_name(ci, monkeypatch, branch):
     assert folder.name.startswith("server%3Alast-green%2F") and len(folder.name) <= 100
 
 
+DAMAGE = {
+    "not UTF-8": lambda origin: json.dumps(origin).encode().replace(b"server:main", b"server:\xffmain"),
+    "not JSON": lambda _: b"{",
+    "nested": lambda _: b'{"x": ' + b"[" * 100_000,
+    "long digest": lambda origin: json.dumps(origin | {"sha256": "a" * 5000}).encode(),
+    "path": lambda origin: json.dumps(origin | {"sha256": f"../x/{origin['sha256']}"}).encode(),
+    "no digest": lambda origin: json.dumps(origin | {"sha256": None}).encode(),
+}
+
+
+def test_a_damaged_copy_is_not_used(ci, monkeypatch):
+    run = gate(ci)
+    monkeypatch.setenv("EVALSPEC_TOKEN", "evs_ab_secret")
+    with answering(200, answer(document=render_baseline(Baseline(run)))) as (url, _):
+        monkeypatch.setenv("EVALSPEC_TO", url)
+        gate(ci)
+    (path,) = (ci / ".evalspec" / "baselines").glob("*/*/origin")
+    (document,) = path.parent.glob("*.json")
+    (path.parent / "x").mkdir()
+    (path.parent.parent / "x").mkdir()
+    (path.parent.parent / "x" / document.name).write_bytes(document.read_bytes())
+    sound = json.loads(path.read_bytes())
+    for name, damage in DAMAGE.items():
+        path.write_bytes(damage(sound))
+        found = gate(ci)
+        assert (found.verdict, found.exit_code) == ("INCOMPLETE", 3), name
+        assert found.reasons[0].endswith(f"the copy of baseline server:main is damaged: remove {path.parent}"), name
+        assert len(found.reasons[0].splitlines()) == 1
+    path.write_text(json.dumps(sound | {"promotedBy": "\x1b[31m" + "a" * 5000}))
+    assert "\x1b" not in the_note(gate(ci)) and len(the_note(gate(ci))) < 1000
+
+
 def test_a_fork_without_a_token_uses_the_copy_in_git(served, ci, command, monkeypatch):
     run = gate(ci)
     push_and_promote(command, run)
