@@ -15,6 +15,7 @@ from sqlalchemy import event, select, update
 import evalspec
 from conftest import Project
 from evalspec.base.errors import InvalidInput, Unmeasurable
+from evalspec.base.json_text import compute_digest
 from evalspec.runs.store.pushed_runs import PUSHED_NAMES, REQUIRED_NAMES
 from evalspec.service.database import open_database, writing
 from evalspec.service.tables import BASELINES
@@ -490,6 +491,53 @@ def test_an_answer_that_is_no_baseline_is_not_used(ci, monkeypatch, body):
             gate(ci)
     assert "evs_ab_secret" not in str(refused.value) and url in str(refused.value)
     assert not (ci / ".evalspec" / "runs").exists()
+
+
+def other_kind(document):
+    document["kind"] = "x"
+
+
+def same_dataset(document):
+    document["datasets"] *= 2
+
+
+def same_dataset_in_anchor(document):
+    anchor = {key: document[key] for key in ("runId", "verdict", "partial", "fingerprint", "datasets")}
+    document["anchor"] = anchor | {"datasets": anchor["datasets"] * 2}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (other_kind, 'kind: "x" is not "evalspec baseline"'),
+        (same_dataset, "datasets[1].name: dataset qa is duplicated"),
+        (same_dataset_in_anchor, "anchor.datasets[1].name: dataset qa is duplicated"),
+    ],
+)
+def test_a_sealed_document_that_is_no_baseline_is_not_kept(ci, command, monkeypatch, change, said):
+    document = json.loads(render_baseline(Baseline(gate(ci))))
+    del document["sha256"]
+    change(document)
+    sealed = json.dumps(document | {"sha256": compute_digest(document)})
+    monkeypatch.setenv("EVALSPEC_TOKEN", "evs_ab_secret")
+    with answering(200, answer(document=sealed)) as (url, _):
+        refused = command("plan", "agent.yaml", "--to", url)
+    assert refused.code == 2
+    assert refused.err.startswith(f"evalspec: {url}: baseline server:main: {said}. ")
+    assert not (ci / ".evalspec" / "baselines").exists()
+
+
+@pytest.mark.parametrize("status", [422, 409, 503])
+def test_a_long_answer_of_a_server_is_cut(ci, command, monkeypatch, status):
+    monkeypatch.setenv("EVALSPEC_TOKEN", "evs_ab_secret")
+    kind = {"Content-Type": "application/problem+json"}
+    with answering(status, json.dumps({"detail": "it is " + "x" * 100_000}).encode(), **kind) as (url, _):
+        for arguments in (("plan", "agent.yaml"), ("runs", "pull", "20260101T000000.000Z-0123abcd")):
+            if status == 503 and arguments[0] == "runs":
+                continue  # it is asked seven times
+            done = command(*arguments, "--to", url)
+            assert "it is xxx" in done.err + done.out
+            assert len(done.err + done.out) < 3000
 
 
 def test_no_redirect_gets_the_token_and_no_edited_document_is_used(served, ci, command, monkeypatch):
