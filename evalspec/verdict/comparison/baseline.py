@@ -171,7 +171,7 @@ def build_baseline(document: Mapping[str, Any], shown_as: str) -> Baseline:
 
 
 def _build_run(stored: _Stored, shown_as: str, place: str) -> Run:
-    datasets = []
+    datasets: list[DatasetResult] = []
     for number, dataset in enumerate(stored.datasets):
         if dataset.name in (one.name for one in datasets):
             raise malformed(f"dataset {dataset.name} is duplicated", shown_as, f"{place}[{number}].name")
