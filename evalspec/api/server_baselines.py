@@ -1,8 +1,11 @@
 """The gate's baseline, if a server has it: fetched before a run, or a copy of it if the server does not answer."""
 
+import atexit
 import hmac
 import os
 import re
+import shutil
+import tempfile
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -15,7 +18,7 @@ from msgspec import DecodeError, Struct
 from msgspec.json import decode, encode
 from msgspec.structs import replace
 
-from evalspec.base.errors import InvalidInput, Problem, ServiceError, Unmeasurable
+from evalspec.base.errors import InvalidInput, Problem, ServiceError, StoreError, Unmeasurable
 from evalspec.base.foreign_text import cut, inert
 from evalspec.base.output_files import replace_file
 from evalspec.base.plural import counted
@@ -84,7 +87,7 @@ def fetch_baseline(
     Raises:
         InvalidInput: The address or the token is not usable, or the baseline was edited.
         Unmeasurable: The server answers something else.
-        StoreError: The copy cannot be written.
+        StoreError: Neither the copy nor a temporary file can be written.
     """
     wanted = loaded.manifest.spec.evaluation.ci_gate.server_baseline
     if wanted is None or loaded.fetched is not None:
@@ -178,7 +181,11 @@ def _find(policy: CiGate, wanted: ServerBaseline, folder: Path, store: RunStore,
         why = f"{server.url} did not answer ({cut(inert(str(error)), _MOST_CHARACTERS)})"
         return _read_copy(store, kept_in, origin, why, policy.baseline_max_age or _DEFAULT_DAYS, now)
     found, content = _read_answer(replace(origin, fetched_at=now), served)
-    return _keep_copy(store, kept_in, found, content), found
+    try:
+        return _keep_copy(store, kept_in, found, content), found
+    except StoreError as error:
+        why = f"no copy is kept for when the server is down ({cut(inert(str(error)), _MOST_CHARACTERS)})"
+        return _write_temporary(found, content), replace(found, unkept=why)
 
 
 def _read_git(folder: Path, wanted: ServerBaseline, origin: BaselineOrigin, why: str) -> Found:
@@ -246,9 +253,24 @@ def _keep_copy(store: RunStore, folder: str, origin: BaselineOrigin, content: by
     with store_errors(path):
         replace_file(path.with_name(_ORIGIN), [encode(origin)], mode=PRIVATE_FILE)
         for other in set(path.parent.glob("*.json")) - {path}:
-            with suppress(FileNotFoundError):  # another run removed it
+            with suppress(OSError):  # another run removed it, or it belongs to somebody else
                 if time.time() - other.stat().st_mtime > _IN_USE_SECONDS:
                     other.unlink()
+    return path
+
+
+def _write_temporary(origin: BaselineOrigin, content: bytes) -> Path:
+    """Write what the server sent to a file that is there until this process ends, and return its path.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
+    path = Path(tempfile.gettempdir())
+    with store_errors(path):
+        folder = tempfile.mkdtemp(prefix="evalspec-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        path = Path(folder, f"{origin.sha256}.json")
+        path.write_bytes(content)
     return path
 
 
@@ -270,7 +292,7 @@ def _read_copy(store: RunStore, name: str, origin: BaselineOrigin, why: str, mos
         raise InvalidInput([replace(problem, fix=fix) for problem in error.problems]) from error
     days = count_days(kept.fetched_at, now)
     if days is None or not 0 <= days <= most_days:
-        age = "of an unknown time" if days is None or days < 0 else f"{counted(days, 'day')} old"
+        age = "of an unknown time" if days is None else "of the future" if days < 0 else f"{counted(days, 'day')} old"
         limit = f"ciGate.baselineMaxAge is {counted(most_days, 'day')}"
         problem = f"the copy of baseline {origin.shown} is {age}, and {limit}"
         return None, replace(kept, copy_of=why, problem=problem)

@@ -17,6 +17,7 @@ from evalspec.base.errors import InvalidInput
 from evalspec.model import VerdictStatus
 from evalspec.model.listed_runs import RunEntry, RunStatus
 from evalspec.model.typed_json import parse_document, read_bytes
+from evalspec.model.verdicts import FUTURE_SECONDS
 from evalspec.runs.store.run_store import BASELINES as FOLDER
 from evalspec.runs.store.run_store import keep_baseline
 from evalspec.runs.store.stored_run import open_run
@@ -27,7 +28,7 @@ from evalspec.service.documents import body_config, show_example
 from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.problems import ApiProblem, conflict, not_found
-from evalspec.service.run_index import FUTURE_SECONDS, RunFilter
+from evalspec.service.run_index import RunFilter
 from evalspec.service.tables import BASELINES
 from evalspec.service.timestamps import ShownTime
 from evalspec.service.tokens import Scope

@@ -375,6 +375,40 @@ def test_a_copy_of_a_branch_with_a_long_name(ci, monkeypatch, branch):
     assert folder.name.startswith("server%3Alast-green%2F") and len(folder.name) <= 100
 
 
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(-300, "so a copy is used"), (-3600, "is of the future, and"), (None, "is of an unknown time")],
+)
+def test_a_copy_of_a_clock_that_is_ahead(ci, monkeypatch, seconds, said):
+    run = gate(ci)
+    monkeypatch.setenv("EVALSPEC_TOKEN", "evs_ab_secret")
+    with answering(200, answer(document=render_baseline(Baseline(run)))) as (url, _):
+        monkeypatch.setenv("EVALSPEC_TO", url)
+        gate(ci)
+    (path,) = (ci / ".evalspec" / "baselines").glob("*/*/origin")
+    ahead = "x" if seconds is None else (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"fetchedAt": ahead}))
+    found = gate(ci)
+    assert found.verdict == ("PASS" if seconds == -300 else "INCOMPLETE")
+    assert said in the_note(found)
+
+
+def test_a_baseline_is_used_although_no_copy_of_it_can_be_kept(ci, command, monkeypatch):
+    run = gate(ci)
+    monkeypatch.setenv("EVALSPEC_TOKEN", "evs_ab_secret")
+    (ci / ".evalspec" / "baselines").write_text("in the way")
+    with answering(200, answer(document=render_baseline(Baseline(run)))) as (url, _):
+        monkeypatch.setenv("EVALSPEC_TO", url)
+        planned = command("plan", "agent.yaml")
+        found = gate(ci, right=3)
+        compared = command("compare", "server:main", found.id)
+    assert (planned.code, compared.code, found.verdict) == (0, 0, "FAIL")
+    assert "no copy is kept for when the server is down" in the_note(found)
+    for done in (planned, compared):
+        assert "no copy is kept for when the server is down" in " ".join(done.out.split())
+    assert command("rescore", found.id, "agent.yaml", "--to", url).code == 3, "there is no copy"
+
+
 DAMAGE = {
     "not UTF-8": lambda origin: json.dumps(origin).encode().replace(b"server:main", b"server:\xffmain"),
     "not JSON": lambda _: b"{",
