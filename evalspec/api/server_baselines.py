@@ -281,7 +281,7 @@ def _read_copy(store: RunStore, name: str, origin: BaselineOrigin, why: str, mos
         InvalidInput: It was edited.
     """
     folder = store.root / BASELINES / name
-    kept = _read_origin(folder / _ORIGIN)
+    kept = _read_origin(folder / _ORIGIN, origin)
     path = folder / f"{kept and kept.sha256}.json"
     if kept is None or not path.is_file():
         return None, replace(origin, problem=f"{why}, and {_explain_missing(folder, origin)}")
@@ -299,20 +299,21 @@ def _read_copy(store: RunStore, name: str, origin: BaselineOrigin, why: str, mos
     return path, kept
 
 
-def _read_origin(path: Path) -> BaselineOrigin | None:
-    """Return the origin of a copy; None without one, or if it is damaged."""
+def _read_origin(path: Path, wanted: BaselineOrigin) -> BaselineOrigin | None:
+    """Return the origin of a copy; None without one, or if it is damaged or of another baseline."""
     try:
         kept = decode(path.read_bytes(), type=built(BaselineOrigin))
     except (OSError, DecodeError, ValueError, RecursionError):  # msgspec raises a ValueError for what is not UTF-8
         return None
-    return kept if _DIGEST.fullmatch(kept.sha256 or "") else None
+    is_wanted = (kept.name, kept.server) == (wanted.name, wanted.server)
+    return kept if is_wanted and _DIGEST.fullmatch(kept.sha256 or "") else None
 
 
 def _explain_missing(folder: Path, origin: BaselineOrigin) -> str:
     """Return why a folder has no copy to use."""
-    if (folder / _ORIGIN).exists() and _read_origin(folder / _ORIGIN) is None:
+    if (folder / _ORIGIN).exists() and _read_origin(folder / _ORIGIN, origin) is None:
         return f"the copy of baseline {origin.shown} is damaged: remove {folder}"
-    others = (_read_origin(path) for path in folder.parent.glob(f"*/{_ORIGIN}") if path.parent != folder)
-    if any(other is not None and (other.name, other.server) == (origin.name, origin.server) for other in others):
+    others = (path for path in folder.parent.glob(f"*/{_ORIGIN}") if path.parent != folder)
+    if any(_read_origin(path, origin) is not None for path in others):
         return f"the copy of baseline {origin.shown} was fetched with another token"
     return f"there is no copy of baseline {origin.shown}"

@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
-from evalspec.base.foreign_text import cut
+from evalspec.base.foreign_text import cut, inert
 from evalspec.base.plural import counted
 from evalspec.model.base import Interval, Number, Record, refuse_infinite
 from evalspec.model.corrections import Basis
@@ -226,8 +226,8 @@ class BaselineOrigin(Record, frozen=True, omit_defaults=True):
 
     @property
     def shown(self) -> str:
-        """The name as messages have it: that of a branch may be very long."""
-        return cut(self.name, _LONGEST_NAME)
+        """The name as messages have it: that of a branch may be anything."""
+        return cut(inert(self.name), _LONGEST_NAME)
 
     def describe(self, now: str | None) -> str:
         """Return the origin in words, with ages at a time in UTC."""

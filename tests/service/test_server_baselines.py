@@ -377,7 +377,7 @@ def test_a_copy_of_a_branch_with_a_long_name(ci, monkeypatch, branch):
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(-300, "so a copy is used"), (-3600, "is of the future, and"), (None, "is of an unknown time")],
+    [(300, "so a copy is used"), (3600, "is of the future, and"), (None, "is of an unknown time")],
 )
 def test_a_copy_of_a_clock_that_is_ahead(ci, monkeypatch, seconds, said):
     run = gate(ci)
@@ -386,10 +386,10 @@ def test_a_copy_of_a_clock_that_is_ahead(ci, monkeypatch, seconds, said):
         monkeypatch.setenv("EVALSPEC_TO", url)
         gate(ci)
     (path,) = (ci / ".evalspec" / "baselines").glob("*/*/origin")
-    ahead = "x" if seconds is None else (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
+    ahead = "x" if seconds is None else (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
     path.write_text(json.dumps(json.loads(path.read_bytes()) | {"fetchedAt": ahead}))
     found = gate(ci)
-    assert found.verdict == ("PASS" if seconds == -300 else "INCOMPLETE")
+    assert found.verdict == ("PASS" if seconds == 300 else "INCOMPLETE")
     assert said in the_note(found)
 
 
@@ -415,6 +415,7 @@ DAMAGE = {
     "nested": lambda _: b'{"x": ' + b"[" * 100_000,
     "long digest": lambda origin: json.dumps(origin | {"sha256": "a" * 5000}).encode(),
     "path": lambda origin: json.dumps(origin | {"sha256": f"../x/{origin['sha256']}"}).encode(),
+    "other server": lambda origin: json.dumps(origin | {"server": "http://other"}).encode(),
     "no digest": lambda origin: json.dumps(origin | {"sha256": None}).encode(),
 }
 
