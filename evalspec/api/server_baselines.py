@@ -184,7 +184,7 @@ def _find(policy: CiGate, wanted: ServerBaseline, folder: Path, store: RunStore,
     try:
         return _keep_copy(store, kept_in, found, content), found
     except StoreError as error:
-        why = f"no copy is kept for when the server is down ({cut(inert(str(error)), _MOST_CHARACTERS)})"
+        why = f"its copy for when the server is down cannot be written ({cut(inert(str(error)), _MOST_CHARACTERS)})"
         return _write_temporary(found, content), replace(found, unkept=why)
 
 

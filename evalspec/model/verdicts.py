@@ -209,7 +209,7 @@ class BaselineOrigin(Record, frozen=True, omit_defaults=True):
 
     `name`: as in the manifest. `server`: its address. `run`: the run that the baseline holds. `promoted_by`,
     `promoted_at`: of the baseline, or of its anchor. `fetched_at`: when the server sent it, None for a copy of git.
-    `sha256`: of the baseline. `copy_of`: why a copy is used. `unkept`: why none is kept. `problem`: why there is no
+    `sha256`: of the baseline. `copy_of`: why a copy is used. `unkept`: why none was written. `problem`: why there is no
     baseline to compare with.
     """
 
