@@ -11,7 +11,7 @@ import httpx
 from msgspec import MsgspecError, Struct, convert
 
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem, ServiceError, Unmeasurable
-from evalspec.base.foreign_text import inert
+from evalspec.base.foreign_text import cut, inert
 from evalspec.base.text import one_line
 from evalspec.inputs.manifest.redaction import hide_all
 from evalspec.model.base import built
@@ -25,6 +25,8 @@ TOKEN_VARIABLE = "EVALSPEC_TOKEN"  # noqa: S105 - the name of a variable
 REFUSED = (400, 401, 403)
 """The statuses of a token that does not fit."""
 _RETRIES = 6
+_LONGEST_DETAIL = 1_000
+"""Characters of a server's explanation in a message."""
 _SECONDS = 60.0
 _PROBLEM_TYPE = "application/problem+json"
 _OCTETS = (b"content-type", b"application/octet-stream")
@@ -164,7 +166,7 @@ class ServerCalls:
         if response.headers.get("content-type", "").startswith(_PROBLEM_TYPE):
             with suppress(ServiceError, TypeError, KeyError):
                 said = str(parse_body(body, "", self._service)["detail"])
-        detail = one_line(self._service.hide(said))
+        detail = cut(one_line(self._service.hide(said)), _LONGEST_DETAIL)
         if status == HTTPStatus.UNAUTHORIZED:
             detail = f"the token in EVALSPEC_TOKEN is not valid on {self._server.url}: unknown, expired or revoked"
         if "X-Namespace" in detail:

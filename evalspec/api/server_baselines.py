@@ -1,9 +1,15 @@
 """The gate's baseline, if a server has it: fetched before a run, or a copy of it if the server does not answer."""
 
+import atexit
+import hmac
 import os
+import re
+import shutil
+import tempfile
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -12,8 +18,8 @@ from msgspec import DecodeError, Struct
 from msgspec.json import decode, encode
 from msgspec.structs import replace
 
-from evalspec.base.errors import InvalidInput, Problem, ServiceError, Unmeasurable
-from evalspec.base.foreign_text import inert
+from evalspec.base.errors import InvalidInput, Problem, ServiceError, StoreError, Unmeasurable
+from evalspec.base.foreign_text import cut, inert
 from evalspec.base.output_files import replace_file
 from evalspec.base.plural import counted
 from evalspec.base.trust import Act, current_trust, explain
@@ -34,10 +40,15 @@ _DEFAULT_DAYS = 14
 _LARGEST_BYTES = 64 * 1024**2
 _RETRIES = 2
 _PROMOTE_SECONDS = 900.0
+_UNKNOWN = 404
 _ORIGIN = "origin"
 _IN_USE_SECONDS = 86_400.0
 """How long another run may use a copy that has a newer one."""
-_UNKNOWN = 404
+_DIGEST = re.compile("[0-9a-f]{64}")
+_LONGEST_NAME = 80
+_DIGITS = 16
+_MOST_CHARACTERS = 300
+"""Of a server's words in a message that says more."""
 
 Found = tuple[Path | None, BaselineOrigin]
 
@@ -76,7 +87,7 @@ def fetch_baseline(
     Raises:
         InvalidInput: The address or the token is not usable, or the baseline was edited.
         Unmeasurable: The server answers something else.
-        StoreError: The copy cannot be written.
+        StoreError: Neither the copy nor a temporary file can be written.
     """
     wanted = loaded.manifest.spec.evaluation.ci_gate.server_baseline
     if wanted is None or loaded.fetched is not None:
@@ -154,20 +165,27 @@ def _find(policy: CiGate, wanted: ServerBaseline, folder: Path, store: RunStore,
         why = "an untrusted project gets no token" if current_trust().is_limited else f"{TOKEN_VARIABLE} is not set"
         return _read_git(folder, wanted, origin, why)
     to = chosen.to or os.environ.get("EVALSPEC_TO")
-    server = choose_server(to, os.environ, what=f" for baseline {origin.name}", allow_http=chosen.allow_http)
+    server = choose_server(to, os.environ, what=f" for baseline {origin.shown}", allow_http=chosen.allow_http)
     origin = replace(origin, server=server.url)
     branch = {} if wanted.branch is None else {"branch": wanted.branch, "green": str(wanted.is_green).lower()}
     place = f"/v1/baselines/{quote(wanted.name, safe='')}" + (f"?{urlencode(branch)}" if branch else "")
-    kept_as = quote(origin.name if wanted.branch is None else f"{origin.name}@{wanted.name}", safe="")
+    name = origin.name if wanted.branch is None else f"{origin.name}@{wanted.name}"
+    kept_in = _name_folder(name, server.url, server.token)
     try:
         served = _ask(server, "GET", place, retries=_RETRIES)
     except ServiceError as error:
         if error.status == _UNKNOWN:
             return None, replace(origin, problem=inert(f"{server.url}: {error}"))
         if not error.retryable:
-            raise server.explain(f"baseline {origin.name} of {server.url}", error) from error
-        return _read_copy(store, kept_as, origin, str(error), policy.baseline_max_age or _DEFAULT_DAYS, now)
-    return _keep(store, kept_as, replace(origin, fetched_at=now), served)
+            raise server.explain(f"baseline {origin.shown} of {server.url}", error) from error
+        why = f"{server.url} did not answer ({cut(inert(str(error)), _MOST_CHARACTERS)})"
+        return _read_copy(store, kept_in, origin, why, policy.baseline_max_age or _DEFAULT_DAYS, now)
+    found, content = _read_answer(replace(origin, fetched_at=now), served)
+    try:
+        return _keep_copy(store, kept_in, found, content), found
+    except StoreError as error:
+        why = f"its copy for when the server is down cannot be written ({cut(inert(str(error)), _MOST_CHARACTERS)})"
+        return _write_temporary(found, content), replace(found, unkept=why)
 
 
 def _read_git(folder: Path, wanted: ServerBaseline, origin: BaselineOrigin, why: str) -> Found:
@@ -176,13 +194,42 @@ def _read_git(folder: Path, wanted: ServerBaseline, origin: BaselineOrigin, why:
 
     path = baseline_path(folder, wanted.name)
     if explain(Act.READ_FILE, str(path)) is not None or not path.is_file():
-        fix = f"there is no copy of baseline {origin.name} in git at {path}: commit one, or set EVALSPEC_TOKEN"
+        fix = f"there is no copy of baseline {origin.shown} in git at {path}: commit one, or set EVALSPEC_TOKEN"
         return None, replace(origin, problem=f"{why}, and {fix}")
     return path, _describe(read_bytes(path), str(path), replace(origin, copy_of=f"{why}, so {path} of git is used"))
 
 
+def _read_answer(origin: BaselineOrigin, served: ServedBaseline) -> tuple[BaselineOrigin, bytes]:
+    """Return the origin of what the server sent, and the document.
+
+    Raises:
+        InvalidInput: The document is not a baseline, or was edited.
+        Unmeasurable: It is not even text.
+    """
+    shown = f"{origin.server}: baseline {origin.shown}"
+    origin = replace(origin, promoted_by=served.promoted_by, promoted_at=served.promoted_at)
+    try:
+        content = served.document.encode()
+        return _describe(content, shown, origin), content
+    except (UnicodeError, RecursionError) as error:
+        raise Unmeasurable(f"{shown}: the server sent something else; check EVALSPEC_TO") from error
+
+
+def _name_folder(name: str, url: str, token: str) -> str:
+    """Return the folder of the copy of a baseline, below those of the store: one for each server and token.
+
+    What another token fetched may be of another project. The token is only in a digest, and is too random to be guessed
+    from it. A long name ends with a digest, because file systems limit names to 255 bytes.
+    """
+    mark = hmac.digest(url.encode(), f"{token} {name}".encode(), "sha256").hex()[:_DIGITS]
+    readable = quote(name, safe="")
+    if len(readable) > _LONGEST_NAME:
+        readable = f"{readable[:_LONGEST_NAME]}-{sha256(name.encode()).hexdigest()[:_DIGITS]}"
+    return f"{readable}/{mark}"
+
+
 def _describe(content: bytes, shown_as: str, origin: BaselineOrigin) -> BaselineOrigin:
-    """Return the origin with the run and the digest of a document.
+    """Return the origin with the run and the digest of a document, and texts that are safe to show.
 
     Raises:
         InvalidInput: It is not a baseline, or was edited.
@@ -190,43 +237,54 @@ def _describe(content: bytes, shown_as: str, origin: BaselineOrigin) -> Baseline
     from evalspec.verdict.comparison.baseline import build_baseline
 
     document = parse_document(content, shown_as)
-    return replace(origin, run=build_baseline(document, shown_as).run.id, sha256=document["sha256"])
+    run = build_baseline(document, shown_as).run.id
+    said = {"run": run, "promoted_by": origin.promoted_by, "promoted_at": origin.promoted_at}
+    shown = {name: text and cut(inert(text), _MOST_CHARACTERS) for name, text in said.items()}
+    return replace(origin, **shown, sha256=document["sha256"])
 
 
-def _keep(store: RunStore, folder: str, origin: BaselineOrigin, served: ServedBaseline) -> Found:
-    """Keep a copy of what the server sent, which is used if the server does not answer the next time.
+def _keep_copy(store: RunStore, folder: str, origin: BaselineOrigin, content: bytes) -> Path:
+    """Keep a copy of what the server sent, and return its path.
 
-    `folder`: its name among the baselines of the store.
+    Raises:
+        StoreError: It cannot be written.
     """
-    shown = f"{origin.server}: baseline {origin.name}"
-    try:
-        content = served.document.encode()
-        found = _describe(content, shown, origin)
-    except (UnicodeError, RecursionError) as error:
-        raise Unmeasurable(f"{shown}: the server sent something else; check EVALSPEC_TO") from error
-    by, at = inert(served.promoted_by), inert(served.promoted_at)
-    found = replace(found, run=inert(found.run or ""), promoted_by=by, promoted_at=at)
-    path = keep_baseline(store.root, folder, found.sha256 or "", content)
+    path = keep_baseline(store.root, folder, origin.sha256 or "", content)
     with store_errors(path):
-        replace_file(path.with_name(_ORIGIN), [encode(found)], mode=PRIVATE_FILE)
+        replace_file(path.with_name(_ORIGIN), [encode(origin)], mode=PRIVATE_FILE)
         for other in set(path.parent.glob("*.json")) - {path}:
-            with suppress(FileNotFoundError):  # another run removed it
+            with suppress(OSError):  # another run removed it, or it belongs to somebody else
                 if time.time() - other.stat().st_mtime > _IN_USE_SECONDS:
                     other.unlink()
-    return path, found
+    return path
 
 
-def _read_copy(store: RunStore, name: str, origin: BaselineOrigin, error: str, most_days: int, now: str) -> Found:
-    """Return the copy that an earlier run kept, unless it is too old. `name`: of its folder."""
+def _write_temporary(origin: BaselineOrigin, content: bytes) -> Path:
+    """Write what the server sent to a file that is there until this process ends, and return its path.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
+    path = Path(tempfile.gettempdir())
+    with store_errors(path):
+        folder = tempfile.mkdtemp(prefix="evalspec-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        path = Path(folder, f"{origin.sha256}.json")
+        path.write_bytes(content)
+    return path
+
+
+def _read_copy(store: RunStore, name: str, origin: BaselineOrigin, why: str, most_days: int, now: str) -> Found:
+    """Return the copy that an earlier run kept, unless it is too old. `name`: of its folder. `why`: it is used.
+
+    Raises:
+        InvalidInput: It was edited.
+    """
     folder = store.root / BASELINES / name
-    why = f"{origin.server} did not answer ({inert(error)})"
-    try:
-        kept = decode((folder / _ORIGIN).read_bytes(), type=built(BaselineOrigin))
-    except (OSError, DecodeError):
-        kept = None
+    kept = _read_origin(folder / _ORIGIN, origin)
     path = folder / f"{kept and kept.sha256}.json"
-    if kept is None or kept.server != origin.server or not path.is_file():
-        return None, replace(origin, problem=f"{why}, and there is no copy of baseline {origin.name}")
+    if kept is None or not path.is_file():
+        return None, replace(origin, problem=f"{why}, and {_explain_missing(folder, origin)}")
     try:
         kept = _describe(read_bytes(path), str(path), replace(kept, copy_of=f"{why}, so a copy is used"))
     except InvalidInput as error:
@@ -234,8 +292,28 @@ def _read_copy(store: RunStore, name: str, origin: BaselineOrigin, error: str, m
         raise InvalidInput([replace(problem, fix=fix) for problem in error.problems]) from error
     days = count_days(kept.fetched_at, now)
     if days is None or not 0 <= days <= most_days:
-        age = "of an unknown time" if days is None or days < 0 else f"{counted(days, 'day')} old"
+        age = "of an unknown time" if days is None else "of the future" if days < 0 else f"{counted(days, 'day')} old"
         limit = f"ciGate.baselineMaxAge is {counted(most_days, 'day')}"
-        problem = f"the copy of baseline {origin.name} is {age}, and {limit}"
+        problem = f"the copy of baseline {origin.shown} is {age}, and {limit}"
         return None, replace(kept, copy_of=why, problem=problem)
     return path, kept
+
+
+def _read_origin(path: Path, wanted: BaselineOrigin) -> BaselineOrigin | None:
+    """Return the origin of a copy; None without one, or if it is damaged or of another baseline."""
+    try:
+        kept = decode(path.read_bytes(), type=built(BaselineOrigin))
+    except (OSError, DecodeError, ValueError, RecursionError):  # msgspec raises a ValueError for what is not UTF-8
+        return None
+    is_wanted = (kept.name, kept.server) == (wanted.name, wanted.server)
+    return kept if is_wanted and _DIGEST.fullmatch(kept.sha256 or "") else None
+
+
+def _explain_missing(folder: Path, origin: BaselineOrigin) -> str:
+    """Return why a folder has no copy to use."""
+    if (folder / _ORIGIN).exists() and _read_origin(folder / _ORIGIN, origin) is None:
+        return f"the copy of baseline {origin.shown} is damaged: remove {folder}"
+    others = (path for path in folder.parent.glob(f"*/{_ORIGIN}") if path.parent != folder)
+    if any(_read_origin(path, origin) is not None for path in others):
+        return f"the copy of baseline {origin.shown} was fetched with another token"
+    return f"there is no copy of baseline {origin.shown}"

@@ -7,12 +7,16 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
+from evalspec.base.foreign_text import cut, inert
 from evalspec.base.plural import counted
 from evalspec.model.base import Interval, Number, Record, refuse_infinite
 from evalspec.model.corrections import Basis
 
 UNDECIDED = "undecided: "
 """Precedes the reasons of a FAIL that are not decided."""
+FUTURE_SECONDS = 600.0
+"""How far clocks of machines may differ. What is of a later time is of a clock that is wrong."""
+_LONGEST_NAME = 120
 
 
 class RegressionRule(StrEnum):
@@ -205,7 +209,8 @@ class BaselineOrigin(Record, frozen=True, omit_defaults=True):
 
     `name`: as in the manifest. `server`: its address. `run`: the run that the baseline holds. `promoted_by`,
     `promoted_at`: of the baseline, or of its anchor. `fetched_at`: when the server sent it, None for a copy of git.
-    `sha256`: of the baseline. `copy_of`: why a copy is used. `problem`: why there is no baseline to compare with.
+    `sha256`: of the baseline. `copy_of`: why a copy is used. `unkept`: why none was written. `problem`: why there is no
+    baseline to compare with.
     """
 
     name: str
@@ -216,7 +221,13 @@ class BaselineOrigin(Record, frozen=True, omit_defaults=True):
     fetched_at: str | None = None
     sha256: str | None = None
     copy_of: str | None = None
+    unkept: str | None = None
     problem: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The name as messages have it: that of a branch may be anything."""
+        return cut(inert(self.name), _LONGEST_NAME)
 
     def describe(self, now: str | None) -> str:
         """Return the origin in words, with ages at a time in UTC."""
@@ -226,15 +237,19 @@ class BaselineOrigin(Record, frozen=True, omit_defaults=True):
         fetched = f"fetched {_say_age(self.fetched_at, now)}" if self.copy_of and self.fetched_at else None
         known = (f"run {self.run}" if self.run else None, promoted, fetched, digest)
         said = ", ".join(filter(None, known))
-        return f"baseline {self.name}: " + "; ".join(filter(None, (self.copy_of, said, self.problem)))
+        return f"baseline {self.shown}: " + "; ".join(filter(None, (self.copy_of, said, self.unkept, self.problem)))
 
 
 def count_days(moment: str | None, now: str | None) -> int | None:
-    """Return the number of whole days between two times in ISO 8601; None if one is unknown."""
+    """Return the number of whole days between two times in ISO 8601, below 0 for a time in the future.
+
+    It is None if a time is unknown, and 0 if clocks that differ a little explain the future.
+    """
     try:
-        return (datetime.fromisoformat(now or "") - datetime.fromisoformat(moment or "")).days
+        passed = datetime.fromisoformat(now or "") - datetime.fromisoformat(moment or "")
     except (ValueError, TypeError):
         return None
+    return 0 if -FUTURE_SECONDS <= passed.total_seconds() < 0 else passed.days
 
 
 def _say_age(moment: str | None, now: str | None) -> str:

@@ -22,13 +22,14 @@ from evalspec.base.json_text import compute_digest
 from evalspec.model import VerdictStatus
 from evalspec.model.corrections import Drift
 from evalspec.model.listed_runs import RunEntry, RunStatus
+from evalspec.model.verdicts import FUTURE_SECONDS
 from evalspec.runs.store.stored_run import open_run
 from evalspec.service.database import DAY_SECONDS, read_clock, reading, writing
 from evalspec.service.jobs import create_id, lock_namespace
 from evalspec.service.logs import log_event, log_exception
 from evalspec.service.origins import describe_address
 from evalspec.service.problems import ApiProblem
-from evalspec.service.run_index import FUTURE_SECONDS, RunFilter, RunIndex
+from evalspec.service.run_index import RunFilter, RunIndex
 from evalspec.service.settings import ServiceSettings
 from evalspec.service.tables import ALERTS, PROJECTS
 from evalspec.service.timestamps import render_time

@@ -17,6 +17,7 @@ from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.model import VerdictStatus
 from evalspec.model.listed_runs import RunEntry, RunStatus
 from evalspec.model.typed_json import parse_document, read_bytes
+from evalspec.model.verdicts import FUTURE_SECONDS
 from evalspec.runs.store.pushed_runs import read_push_mark
 from evalspec.runs.store.run_store import BASELINES as FOLDER
 from evalspec.runs.store.run_store import keep_baseline
@@ -29,7 +30,7 @@ from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.jobs import lock_namespace
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.problems import ApiProblem, conflict, not_found
-from evalspec.service.run_index import FUTURE_SECONDS, NO_BRANCH, RunFilter
+from evalspec.service.run_index import NO_BRANCH, RunFilter
 from evalspec.service.tables import BASELINES
 from evalspec.service.timestamps import ShownTime
 from evalspec.service.tokens import Scope

@@ -24,6 +24,7 @@ from filelock import FileLock, Timeout
 from evalspec.base.errors import StoreError
 from evalspec.model.base import built
 from evalspec.model.fingerprints import CiBuild
+from evalspec.model.verdicts import FUTURE_SECONDS
 from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, digest_file, store_errors, write_atomically
 from evalspec.runs.store.locks import LOCK_NAME
 from evalspec.runs.store.pushed_runs import (
@@ -37,7 +38,6 @@ from evalspec.runs.store.pushed_runs import (
 from evalspec.runs.store.run_store import is_run_name, prepare_root, read_timestamp
 from evalspec.service.child_process import run_child
 from evalspec.service.problems import ApiProblem, busy, conflict, not_found
-from evalspec.service.run_index import FUTURE_SECONDS
 from evalspec.service.settings import Project
 from evalspec.service.stores import require_store
 

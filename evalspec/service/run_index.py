@@ -45,9 +45,6 @@ _BRANCHES = 50
 _BRANCH = func.coalesce(":" + RUNS.c.origin["ci", "pullRequest"].as_string(), RUNS.c.branch).label("line")
 """The project's branch that was built, or `:7` for pull request 7: a fork has branches of any name."""
 
-FUTURE_SECONDS = 600.0
-"""How far clocks of machines may differ. A run that began later than that is of a clock that is wrong."""
-
 
 class RunFilter(Struct, frozen=True):
     """Which runs to list. None: any. `branch`: `:7` for builds of pull request 7, NO_BRANCH for runs

@@ -17,6 +17,7 @@ from sqlalchemy import event, select, update
 import evalspec
 from conftest import Project
 from evalspec.base.errors import InvalidInput, Unmeasurable
+from evalspec.base.json_text import compute_digest
 from evalspec.runs.store.pushed_runs import PUSHED_NAMES, REQUIRED_NAMES
 from evalspec.service import baselines_api, run_index
 from evalspec.service.database import open_database, writing
@@ -81,7 +82,7 @@ def push_and_promote(command, run, *more):
 
 def age(folder, days):
     """Let the copy be so many days old."""
-    (path,) = (folder / ".evalspec" / "baselines").glob("server%3Amain/origin")
+    (path,) = (folder / ".evalspec" / "baselines").glob("server%3Amain/*/origin")
     origin = json.loads(path.read_bytes())
     origin["fetchedAt"] = (datetime.now(UTC) - timedelta(days=days, hours=1)).isoformat()
     path.write_text(json.dumps(origin))
@@ -391,7 +392,7 @@ def test_a_server_that_is_gone_leaves_a_copy_for_some_days(served, ci, command):
     assert old.reasons[0].endswith("is 15 days old, and ciGate.baselineMaxAge is 14 days")
     assert "so a copy is used" not in the_note(old)
     assert gate(ci, gated={**GATE, "baselineMaxAge": 15}).verdict == "PASS"
-    (path,) = (ci / ".evalspec" / "baselines").glob("server%3Amain/*.json")
+    (path,) = (ci / ".evalspec" / "baselines").glob("server%3Amain/*/*.json")
     path.write_text(path.read_text().replace('"exact_match": 1.0', '"exact_match": 0.0'))
     with pytest.raises(
         InvalidInput, match=r"this baseline was edited.* remove it; it is fetched again once http.* answers"
@@ -399,6 +400,112 @@ def test_a_server_that_is_gone_leaves_a_copy_for_some_days(served, ci, command):
         gate(ci)
     path.unlink()
     assert "there is no copy of baseline server:main" in gate(ci).reasons[0]
+
+
+def test_a_copy_is_for_the_token_that_fetched_it(served, ci, command, monkeypatch):
+    """It may be of another project, whose baseline has the same name."""
+    tokens = {name: served.token("push", "review", namespaces=(name,)) for name in ("docs", "shop")}
+    for name, right in (("docs", 6), ("shop", 3)):
+        monkeypatch.setenv("EVALSPEC_TOKEN", tokens[name])
+        push_and_promote(command, gate(ci, right=right))
+        gate(ci)
+    served.stop()
+    assert gate(ci, right=3).verdict == "PASS"
+    monkeypatch.setenv("EVALSPEC_TOKEN", tokens["docs"])
+    assert gate(ci, right=3).verdict == "FAIL"
+    monkeypatch.setenv("EVALSPEC_TOKEN", "evs_ab_rotated")
+    rotated = gate(ci, right=3)
+    assert (rotated.verdict, rotated.exit_code) == ("INCOMPLETE", 3)
+    assert rotated.reasons[0].endswith("the copy of baseline server:main was fetched with another token")
+    kept = [path for path in (ci / ".evalspec").rglob("*") if path.is_file()]
+    assert not [path for path in kept for token in tokens.values() if token.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("branch", ["机" * 30, "a" * 230, "b" * 5000], ids=["Chinese", "long", "very long"])
+def test_a_copy_of_a_branch_with_a_long_name(ci, monkeypatch, branch):
+    gated = {**LAST_GREEN, "baseline": f"server:last-green/{branch}"}
+    run = gate(ci, gated=gated)
+    monkeypatch.setenv("EVALSPEC_TOKEN", "evs_ab_secret")
+    with answering(200, answer(document=render_baseline(Baseline(run)))) as (url, _):
+        monkeypatch.setenv("EVALSPEC_TO", url)
+        assert gate(ci).verdict == "PASS"
+        other = gate(ci, gated={**gated, "baseline": f"{gated['baseline']}2"})
+    assert other.verdict == "PASS"
+    write_project(ci, ciGate=gated)
+    offline = gate(ci)
+    assert offline.verdict == "PASS" and "so a copy is used" in the_note(offline)
+    assert len(the_note(offline)) < 1000
+    none = gate(ci, gated={**gated, "baseline": f"{gated['baseline']}3"})
+    assert len(none.reasons[0]) < 1000 and "there is no copy of baseline server:last-green/" in none.reasons[0]
+    (folder, _) = (ci / ".evalspec" / "baselines").iterdir()
+    assert folder.name.startswith("server%3Alast-green%2F") and len(folder.name) <= 100
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(300, "so a copy is used"), (3600, "is of the future, and"), (None, "is of an unknown time")],
+)
+def test_a_copy_of_a_clock_that_is_ahead(ci, monkeypatch, seconds, said):
+    run = gate(ci)
+    monkeypatch.setenv("EVALSPEC_TOKEN", "evs_ab_secret")
+    with answering(200, answer(document=render_baseline(Baseline(run)))) as (url, _):
+        monkeypatch.setenv("EVALSPEC_TO", url)
+        gate(ci)
+    (path,) = (ci / ".evalspec" / "baselines").glob("*/*/origin")
+    ahead = "x" if seconds is None else (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"fetchedAt": ahead}))
+    found = gate(ci)
+    assert found.verdict == ("PASS" if seconds == 300 else "INCOMPLETE")
+    assert said in the_note(found)
+
+
+def test_a_baseline_is_used_although_no_copy_of_it_can_be_kept(ci, command, monkeypatch):
+    run = gate(ci)
+    monkeypatch.setenv("EVALSPEC_TOKEN", "evs_ab_secret")
+    (ci / ".evalspec" / "baselines").write_text("in the way")
+    with answering(200, answer(document=render_baseline(Baseline(run)))) as (url, _):
+        monkeypatch.setenv("EVALSPEC_TO", url)
+        planned = command("plan", "agent.yaml")
+        found = gate(ci, right=3)
+        compared = command("compare", "server:main", found.id)
+    assert (planned.code, compared.code, found.verdict) == (0, 0, "FAIL")
+    assert "its copy for when the server is down cannot be written" in the_note(found)
+    for done in (planned, compared):
+        assert "its copy for when the server is down cannot be written" in " ".join(done.out.split())
+    assert command("rescore", found.id, "agent.yaml", "--to", url).code == 3, "there is no copy"
+
+
+DAMAGE = {
+    "not UTF-8": lambda origin: json.dumps(origin).encode().replace(b"server:main", b"server:\xffmain"),
+    "not JSON": lambda _: b"{",
+    "nested": lambda _: b'{"x": ' + b"[" * 100_000,
+    "long digest": lambda origin: json.dumps(origin | {"sha256": "a" * 5000}).encode(),
+    "path": lambda origin: json.dumps(origin | {"sha256": f"../x/{origin['sha256']}"}).encode(),
+    "other server": lambda origin: json.dumps(origin | {"server": "http://other"}).encode(),
+    "no digest": lambda origin: json.dumps(origin | {"sha256": None}).encode(),
+}
+
+
+def test_a_damaged_copy_is_not_used(ci, monkeypatch):
+    run = gate(ci)
+    monkeypatch.setenv("EVALSPEC_TOKEN", "evs_ab_secret")
+    with answering(200, answer(document=render_baseline(Baseline(run)))) as (url, _):
+        monkeypatch.setenv("EVALSPEC_TO", url)
+        gate(ci)
+    (path,) = (ci / ".evalspec" / "baselines").glob("*/*/origin")
+    (document,) = path.parent.glob("*.json")
+    (path.parent / "x").mkdir()
+    (path.parent.parent / "x").mkdir()
+    (path.parent.parent / "x" / document.name).write_bytes(document.read_bytes())
+    sound = json.loads(path.read_bytes())
+    for name, damage in DAMAGE.items():
+        path.write_bytes(damage(sound))
+        found = gate(ci)
+        assert (found.verdict, found.exit_code) == ("INCOMPLETE", 3), name
+        assert found.reasons[0].endswith(f"the copy of baseline server:main is damaged: remove {path.parent}"), name
+        assert len(found.reasons[0].splitlines()) == 1
+    path.write_text(json.dumps(sound | {"promotedBy": "\x1b[31m" + "a" * 5000}))
+    assert "\x1b" not in the_note(gate(ci)) and len(the_note(gate(ci))) < 1000
 
 
 def test_a_fork_without_a_token_uses_the_copy_in_git(served, ci, command, monkeypatch):
@@ -485,6 +592,53 @@ def test_an_answer_that_is_no_baseline_is_not_used(ci, monkeypatch, body):
             gate(ci)
     assert "evs_ab_secret" not in str(refused.value) and url in str(refused.value)
     assert not (ci / ".evalspec" / "runs").exists()
+
+
+def other_kind(document):
+    document["kind"] = "x"
+
+
+def same_dataset(document):
+    document["datasets"] *= 2
+
+
+def same_dataset_in_anchor(document):
+    anchor = {key: document[key] for key in ("runId", "verdict", "partial", "fingerprint", "datasets")}
+    document["anchor"] = anchor | {"datasets": anchor["datasets"] * 2}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (other_kind, 'kind: "x" is not "evalspec baseline"'),
+        (same_dataset, "datasets[1].name: dataset qa is duplicated"),
+        (same_dataset_in_anchor, "anchor.datasets[1].name: dataset qa is duplicated"),
+    ],
+)
+def test_a_sealed_document_that_is_no_baseline_is_not_kept(ci, command, monkeypatch, change, said):
+    document = json.loads(render_baseline(Baseline(gate(ci))))
+    del document["sha256"]
+    change(document)
+    sealed = json.dumps(document | {"sha256": compute_digest(document)})
+    monkeypatch.setenv("EVALSPEC_TOKEN", "evs_ab_secret")
+    with answering(200, answer(document=sealed)) as (url, _):
+        refused = command("plan", "agent.yaml", "--to", url)
+    assert refused.code == 2
+    assert refused.err.startswith(f"evalspec: {url}: baseline server:main: {said}. ")
+    assert not (ci / ".evalspec" / "baselines").exists()
+
+
+@pytest.mark.parametrize("status", [422, 409, 503])
+def test_a_long_answer_of_a_server_is_cut(ci, command, monkeypatch, status):
+    monkeypatch.setenv("EVALSPEC_TOKEN", "evs_ab_secret")
+    kind = {"Content-Type": "application/problem+json"}
+    with answering(status, json.dumps({"detail": "it is " + "x" * 100_000}).encode(), **kind) as (url, _):
+        for arguments in (("plan", "agent.yaml"), ("runs", "pull", "20260101T000000.000Z-0123abcd")):
+            if status == 503 and arguments[0] == "runs":
+                continue  # it is asked seven times
+            done = command(*arguments, "--to", url)
+            assert "it is xxx" in done.err + done.out
+            assert len(done.err + done.out) < 3000
 
 
 def test_no_redirect_gets_the_token_and_no_edited_document_is_used(served, ci, command, monkeypatch):

@@ -25,7 +25,7 @@ from evalspec.model import (
 )
 from evalspec.model.base import Number, Record
 from evalspec.model.fingerprints import Fingerprint, PooledRun
-from evalspec.model.typed_json import check_version, convert, malformed
+from evalspec.model.typed_json import check_version, convert, malformed, quote_json
 from evalspec.verdict.comparison.stored_scores import StoredDataset, from_stored, to_stored
 from evalspec.verdict.kept_documents import find_kept, refuse_edited
 
@@ -159,6 +159,8 @@ def build_baseline(document: Mapping[str, Any], shown_as: str) -> Baseline:
         InvalidInput: this version does not understand the baseline, or it was edited.
     """
     check_version(document, shown_as)
+    if document.get("kind") != KIND:
+        raise malformed(f"{quote_json(document.get('kind'))} is not {quote_json(KIND)}", shown_as, "kind")
     baseline = convert(document, _Baseline, shown_as)
     refuse_edited(document, "baseline", "restore it from git, or promote its run again", shown_as)
     for one, place in ((baseline, "fingerprint"), (baseline.anchor, "anchor.fingerprint")):
@@ -169,8 +171,10 @@ def build_baseline(document: Mapping[str, Any], shown_as: str) -> Baseline:
 
 
 def _build_run(stored: _Stored, shown_as: str, place: str) -> Run:
-    datasets = []
+    datasets: list[DatasetResult] = []
     for number, dataset in enumerate(stored.datasets):
+        if dataset.name in (one.name for one in datasets):
+            raise malformed(f"dataset {dataset.name} is duplicated", shown_as, f"{place}[{number}].name")
         try:
             datasets.append(from_stored(dataset))
         except ValueError as error:
@@ -193,9 +197,8 @@ def common_datasets(baseline: Run, candidate: Run) -> list[tuple[DatasetResult, 
 
 def refuse_missing(path: Path) -> InvalidInput:
     """Return the error for a missing baseline."""
-    return InvalidInput(
-        Problem("there is no such baseline", f"create it with `evalspec runs promote RUN --as {path.stem}`", str(path))
-    )
+    fix = f"create it with `evalspec runs promote RUN --as {path.stem}`"
+    return InvalidInput(Problem("there is no such baseline", fix, str(path)))
 
 
 def _keep_comparable(run: Run) -> Fingerprint:
