@@ -200,12 +200,11 @@ class RunIndex:
             self._guard.release()
 
     def rebuild(self) -> None:
-        """Read all runs again."""
+        """Read all runs again. Rows are replaced in place, because other servers answer from them meanwhile."""
         with self._guard:
-            with writing(self._engine) as connection:
-                for table in (RUN_DATASETS, RUNS):
-                    connection.execute(delete(table).where(table.c.namespace == self._project.namespace))
-            self._known, self._branches = {}, {}
+            for name in sorted(self._read_known().keys() - list_run_names(self._project)):
+                self.forget(name)
+            self._known = {}  # as if all runs were new
             self._update()
             self._checked_at = time.monotonic()
 
