@@ -4,7 +4,6 @@ A branch of a manifest has a state: the verdict of its newest finished run, and 
 is stored together with its alerts, in one transaction, so it is queued once, whichever server sees it first.
 """
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from enum import StrEnum
@@ -93,7 +92,8 @@ def queue_alerts(engine: Engine, settings: ServiceSettings, index: RunIndex, nam
     """
     with reading(engine) as connection:
         known = connection.execute(_select_known(namespace)).scalar_one()
-    wanted = RunFilter(status=RunStatus.FINISHED, until=time.time() + FUTURE_SECONDS)
+        until = read_clock(connection) + FUTURE_SECONDS
+    wanted = RunFilter(status=RunStatus.FINISHED, until=until)
     new: list[RunEntry] = []
     for most in (_RUNS_LOOKED_AT, _MOST_RUNS) if known else (_MOST_RUNS,):
         new = [run for run in index.list(wanted, most)[::-1] if _is_news(known, run)]
@@ -251,8 +251,8 @@ def _claim(engine: Engine, namespace: str) -> Row[Any] | None:
 
 
 def _deliver(engine: Engine, hook: Webhook, alert: Row[Any]) -> None:
-    """Send an alert, and store the outcome unless another sender has taken it over."""
-    error = send_signed(hook, alert.id, alert.body.encode(), int(time.time()))
+    """Send an alert that was just claimed, and store the outcome unless another sender has taken it over."""
+    error = send_signed(hook, alert.id, alert.body.encode(), int(alert.next_at - _LEASE_SECONDS))
     with writing(engine) as connection:
         now = read_clock(connection)
         is_late = abs(now - alert.created_at) > DAY_SECONDS  # or its clock was wrong by days

@@ -26,6 +26,7 @@ from service.pages.shops import building
 from stored_log import edit_description
 
 KEY = b"0123456789abcdef0123456789abcdef"
+read_real_clock = time.time
 SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
 
 
@@ -48,7 +49,7 @@ class Receiver:
                 id, moment = self.headers["webhook-id"], self.headers["webhook-timestamp"]
                 signed = hmac.new(KEY, b".".join([id.encode(), moment.encode(), content]), hashlib.sha256).digest()
                 is_right = self.headers["webhook-signature"] == "v1," + base64.b64encode(signed).decode()
-                is_recent = abs(time.time() - int(moment)) < 300
+                is_recent = abs(read_real_clock() - int(moment)) < 300
                 status = 401 if not (is_right and is_recent) else outer.script.pop(0) if outer.script else 200
                 outer.ids.append(id)
                 body = json.loads(content)
@@ -81,7 +82,9 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def database(tmp_path):
+def database(request, tmp_path):
+    if hasattr(request, "param"):
+        return request.getfixturevalue("cluster").create_database()
     return f"sqlite:///{tmp_path / 'service.db'}"
 
 
@@ -207,6 +210,16 @@ def test_neither_a_fork_nor_a_wrong_clock_changes_a_branch(alerting, receiver, a
     assert (pull["branch"], pull["pull_request"], pull["verdict"]) == ("main", "7", "PASS")
     assert "branch `main`, pull request `7`, manifest" in pull["text"]
     assert (own["run_id"], own["pull_request"], own["previous_verdict"]) == (failed.id, None, "PASS")
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_server_whose_clock_is_late_sends_the_alerts_of_now(alerting, receiver, add_run, monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: read_real_clock() - 1200)
+    alerting(receiver.url)
+    add_run()
+    failed = add_run("Rome")
+    (body,) = wait_for(lambda: receiver.bodies)
+    assert (body["run_id"], len(receiver.ids)) == (failed.id, 1), "its signature is of now too"
 
 
 def test_no_change_is_missed_among_many_runs(alerting, receiver, add_run, monkeypatch):
