@@ -4,7 +4,6 @@ A branch of a manifest has a state: the verdict of its newest finished run, and 
 is stored together with its alerts, in one transaction, so it is queued once, whichever server sees it first.
 """
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from enum import StrEnum
@@ -14,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from sqlalchemy import Connection, Engine, Row, Select, and_, delete, select, update
+from sqlalchemy import Connection, Engine, Row, Select, and_, delete, exists, func, select, update
 
 from evalspec.base.errors import StoreError
 from evalspec.base.foreign_text import cut, inert
@@ -41,6 +40,8 @@ FIRST_RETRY_SECONDS = 5.0
 _LONGEST_PAUSE = 3600.0
 _LEASE_SECONDS = 120.0
 """How long an alert that is being sent waits for its sender. Longer than looking up a name and sending take."""
+_STEP_SECONDS = 1e-5
+"""How much later each alert of a transaction is than the one before."""
 _RUNS_LOOKED_AT, _MOST_RUNS = 500, 5000
 """How many of the newest runs are looked at: a run that took long is pushed when many others have begun since."""
 _MOST_BRANCHES = 1000
@@ -92,7 +93,8 @@ def queue_alerts(engine: Engine, settings: ServiceSettings, index: RunIndex, nam
     """
     with reading(engine) as connection:
         known = connection.execute(_select_known(namespace)).scalar_one()
-    wanted = RunFilter(status=RunStatus.FINISHED, until=time.time() + FUTURE_SECONDS)
+        until = read_clock(connection) + FUTURE_SECONDS
+    wanted = RunFilter(status=RunStatus.FINISHED, until=until)
     new: list[RunEntry] = []
     for most in (_RUNS_LOOKED_AT, _MOST_RUNS) if known else (_MOST_RUNS,):
         new = [run for run in index.list(wanted, most)[::-1] if _is_news(known, run)]
@@ -116,7 +118,8 @@ def queue_alerts(engine: Engine, settings: ServiceSettings, index: RunIndex, nam
                 events |= {AlertEvent.VERDICT_CHANGED}
             for event in sorted(events) if run.moment >= known["since"] else ():
                 said = _describe_run(settings, namespace, run, before and before["verdict"])
-                _queue(connection, {"id": create_id("alert"), "event": event, "at": render_time(now), **said}, now)
+                body = {"id": create_id("alert"), "event": event, "at": render_time(now), **said}
+                _queue(connection, body, now, branch=_find_key(run))
         known["branches"] = dict([*known["branches"].items()][-_MOST_BRANCHES:])
         connection.execute(update(PROJECTS).where(PROJECTS.c.namespace == namespace).values(alerts=known))
 
@@ -124,13 +127,21 @@ def queue_alerts(engine: Engine, settings: ServiceSettings, index: RunIndex, nam
 def queue_test(engine: Engine, namespace: str) -> None:
     """Store an alert that only says that it is a test."""
     with writing(engine) as connection:
+        lock_namespace(connection, namespace)
         now = read_clock(connection)
         body = {"id": create_id("alert"), "event": AlertEvent.TEST, "at": render_time(now), "project": namespace}
         _queue(connection, body, now, f"a test of the alerts of project {_quote(namespace)}")
 
 
-def _queue(connection: Connection, body: Mapping[str, Any], now: float, said: str | None = None) -> None:
-    row = {"id": body["id"], "namespace": body["project"], "created_at": now, "next_at": now, "attempts": 0}
+def _queue(
+    connection: Connection, body: Mapping[str, Any], now: float, said: str | None = None, branch: str | None = None
+) -> None:
+    """Add an alert after all others of its namespace, which is locked. `branch`: the key of its state."""
+    row = {"id": body["id"], "namespace": body["project"], "branch": branch, "next_at": now, "attempts": 0}
+    is_sane = ALERTS.c.created_at < now + DAY_SECONDS  # others are by a wrong clock
+    queued = select(func.max(ALERTS.c.created_at)).where(ALERTS.c.namespace == body["project"], is_sane)
+    newest = connection.execute(queued).scalar_one()
+    row["created_at"] = now if newest is None else max(now, newest + _STEP_SECONDS)
     text = msgspec.json.encode({"text": said or _render_text(body), **body}).decode()
     connection.execute(ALERTS.insert().values(**row, body=text, status=AlertStatus.PENDING))
 
@@ -219,11 +230,21 @@ def _quote(name: str) -> str:
 
 
 def _claim(engine: Engine, namespace: str) -> Row[Any] | None:
-    """Return an alert that is due, and keep other senders from it for a while. None: none is due."""
+    """Return an alert that is due, and keep other senders from it for a while. None: none is due.
+
+    An alert waits for older ones of its branch: the last message of a branch would be an old one otherwise.
+    """
+    older = ALERTS.alias()
+    waits = exists().where(
+        older.c.namespace == namespace,
+        older.c.branch == ALERTS.c.branch,
+        older.c.status == AlertStatus.PENDING,
+        older.c.created_at < ALERTS.c.created_at,
+    )
     with writing(engine) as connection:
         now = read_clock(connection)
         is_due = and_(ALERTS.c.namespace == namespace, ALERTS.c.status == AlertStatus.PENDING, ALERTS.c.next_at <= now)
-        due = select(ALERTS.c.id).where(is_due).order_by(ALERTS.c.next_at, ALERTS.c.id).limit(1)
+        due = select(ALERTS.c.id).where(is_due, ~waits).order_by(ALERTS.c.next_at, ALERTS.c.created_at).limit(1)
         id = connection.execute(due.with_for_update(skip_locked=True)).scalar_one_or_none()
         changed = update(ALERTS).where(ALERTS.c.id == id).returning(ALERTS)
         values = {"attempts": ALERTS.c.attempts + 1, "next_at": now + _LEASE_SECONDS}
@@ -231,11 +252,11 @@ def _claim(engine: Engine, namespace: str) -> Row[Any] | None:
 
 
 def _deliver(engine: Engine, hook: Webhook, alert: Row[Any]) -> None:
-    """Send an alert, and store the outcome unless another sender has taken it over."""
-    error = send_signed(hook, alert.id, alert.body.encode(), int(time.time()))
+    """Send an alert that was just claimed, and store the outcome unless another sender has taken it over."""
+    error = send_signed(hook, alert.id, alert.body.encode(), int(alert.next_at - _LEASE_SECONDS))
     with writing(engine) as connection:
         now = read_clock(connection)
-        is_late = now > alert.created_at + DAY_SECONDS
+        is_late = abs(now - alert.created_at) > DAY_SECONDS  # or its clock was wrong by days
         failed = AlertStatus.FAILED if is_late else AlertStatus.PENDING
         pause = min(FIRST_RETRY_SECONDS * 2 ** (alert.attempts - 1), _LONGEST_PAUSE)
         values = {"status": failed if error else AlertStatus.DELIVERED, "error": error, "next_at": now + pause}
@@ -250,7 +271,7 @@ def list_alerts(engine: Engine, namespace: str, limit: int) -> list[Row[Any]]:
     """Return alerts of a namespace, newest first: rows of the table."""
     own = select(ALERTS).where(ALERTS.c.namespace == namespace)
     with reading(engine) as connection:
-        return list(connection.execute(own.order_by(ALERTS.c.created_at.desc(), ALERTS.c.id).limit(limit)))
+        return list(connection.execute(own.order_by(ALERTS.c.created_at.desc()).limit(limit)))
 
 
 def purge_alerts(engine: Engine, days: int) -> None:

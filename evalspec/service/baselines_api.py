@@ -52,7 +52,7 @@ _PROMOTED: dict[str, Any] = {
     "reason": None,
 }
 
-Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9][\w.-]{0,99}$")]
+Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
 Gating = Annotated[Access, Depends(permits(Scope.READ, Scope.PUSH))]
 """The token of a CI job, which pushes, gates too: a baseline has no texts of samples."""
 
@@ -64,7 +64,10 @@ class PromotionRequest(BaseModel):
     run_id: str = Field(max_length=100)
     add: bool = Field(False, description="Add its attempts to the baseline, which must measure the same.")
     reason: str | None = Field(
-        None, max_length=1000, pattern=r"\S", description="Why its losses are accepted: it is the anchor too."
+        None,
+        max_length=1000,
+        pattern=r"^[^\x00]*[^\s\x00][^\x00]*$",  # PostgreSQL stores no NUL
+        description="Why its losses are accepted: it is the anchor too.",
     )
 
 

@@ -4,6 +4,7 @@ Erasing covers runs, labels and baselines, and the results and errors of jobs.
 """
 
 import json
+import math
 import os
 from collections.abc import Collection, Mapping
 from http import HTTPStatus
@@ -31,7 +32,7 @@ from evalspec.service.jobs import OPEN
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.observing import Metrics
 from evalspec.service.problems import ApiProblem
-from evalspec.service.pushes import PUSHES_NAME, remove_idle_pushes
+from evalspec.service.pushes import PUSHES_NAME, list_pushes, remove_idle_pushes
 from evalspec.service.stores import STORE_ID_NAME
 from evalspec.service.tables import JOBS
 from evalspec.service.timestamps import ShownTime
@@ -243,7 +244,9 @@ def erase_data(asked: ErasureRequest, access: Administering) -> ErasureReport:
     promoted = [] if asked.dry_run else list_whole(access)
     done = erase(access.project.folder, asked.texts, keys, dry_run=asked.dry_run)
     keep_shortened(access, promoted)
-    pushes = remove_idle_pushes(access.project, 0, dry_run=asked.dry_run)  # they may quote a text, and begin again
+    # pushes may quote a text, and begin again
+    pushes = remove_idle_pushes(access.project, -math.inf, dry_run=asked.dry_run)
+    held = [] if asked.dry_run else list_pushes(access.project)
     jobs_changed = _erase_from_jobs(access.engine, access.namespace, asked.texts, keys, dry_run=asked.dry_run)
     return ErasureReport(
         dry_run=done.is_dry_run,
@@ -252,7 +255,7 @@ def erase_data(asked: ErasureRequest, access: Administering) -> ErasureReport:
         baselines=done.baselines,
         jobs=jobs_changed,
         removed=[*done.removed, *(f".evalspec/{PUSHES_NAME}/{name}" for name in pushes)],
-        failed=done.failed,
+        failed=[*done.failed, *(f".evalspec/{PUSHES_NAME}/{name}: a request is using it" for name in held)],
         unreachable=done.unreachable,
     )
 

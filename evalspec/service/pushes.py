@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -39,7 +38,7 @@ from evalspec.runs.store.run_store import is_run_name, prepare_root, read_timest
 from evalspec.service.child_process import run_child
 from evalspec.service.problems import ApiProblem, busy, conflict, not_found
 from evalspec.service.settings import Project
-from evalspec.service.stores import require_store
+from evalspec.service.stores import read_file_clock, require_store
 
 PUSHES_NAME = "pushes"
 IDLE_SECONDS = 86_400.0
@@ -89,15 +88,15 @@ class PushState(msgspec.Struct, frozen=True):
     files: tuple[Received, ...] = ()
 
 
-def open_push(project: Project, push: Push, most_bytes: int) -> PushState:
-    """Begin a push, or return what has arrived of it. `most_bytes`: the largest run.
+def open_push(project: Project, push: Push, most_bytes: int, now: float) -> PushState:
+    """Begin a push, or return what has arrived of it. `most_bytes`: the largest run. `now`: by the database.
 
     Raises:
         ApiProblem: 409: another run has this id. 413: the run is too large. 422: the id is not that of a run, or is of
             the future. 429: too many pushes are in progress.
         StoreError: The folder cannot be written.
     """
-    _check_run_id(push.run_id)
+    _check_run_id(push.run_id, now)
     size = sum(file.size for file in push.files)
     if size > most_bytes:
         detail = f"the run has {size:,} bytes; the limit of this server is {most_bytes:,} (serve --max-push)"
@@ -128,12 +127,12 @@ def _begin(project: Project, folder: Path, push: Push) -> None:
         write_atomically(folder / _STATE_NAME, [msgspec.json.encode(push)])
 
 
-def _check_run_id(run_id: str) -> None:
+def _check_run_id(run_id: str, now: float) -> None:
     moment = read_timestamp(Path(run_id)) if is_run_name(run_id) and len(run_id) <= _LONGEST_RUN_ID else None
     fault = None
     if moment is None:
         fault = "not the id of a run"
-    elif moment.timestamp() > time.time() + FUTURE_SECONDS:  # the ids of later runs have to follow
+    elif moment.timestamp() > now + FUTURE_SECONDS:  # the ids of later runs have to follow
         fault = "a run of the future; set the clock of the machine that evaluated it"
     if fault is not None:
         errors = [{"field": "run_id", "message": fault}]
@@ -175,9 +174,10 @@ def _make_room(root: Path) -> None:
 
 def _list_by_rest(root: Path) -> Iterator[tuple[float, Path]]:
     """Yield the pushes with the number of seconds since bytes were added."""
-    for folder in root.iterdir() if root.is_dir() else ():
+    now = read_file_clock(root) if root.is_dir() else 0.0
+    for folder in sorted(root.iterdir()) if root.is_dir() else ():
         with suppress(FileNotFoundError):  # committed meanwhile
-            yield time.time() - folder.stat().st_mtime, folder
+            yield now - folder.stat().st_mtime, folder
 
 
 def _remove_unless_held(folder: Path) -> bool:
@@ -363,16 +363,23 @@ def _describe(folder: Path, push: Push) -> PushState:
 def remove_idle_pushes(project: Project, seconds: float, *, dry_run: bool = False) -> Sequence[str]:
     """Remove pushes to which nothing was added for so many seconds, and return their ids.
 
+    A push that a request holds, such as one that is being checked, is left.
+
     Raises:
         StoreError: A folder cannot be removed.
     """
     root = project.root / PUSHES_NAME
-    removed: list[str] = []
     with store_errors(root):
-        for folder in sorted(root.iterdir()) if root.is_dir() else ():
-            with suppress(FileNotFoundError):  # committed meanwhile
-                if folder.stat().st_mtime <= time.time() - seconds:
-                    if not dry_run:
-                        shutil.rmtree(folder)
-                    removed.append(folder.name)
-    return removed
+        idle = [folder for rest, folder in _list_by_rest(root) if rest >= seconds]
+        return [folder.name for folder in idle if dry_run or _remove_unless_held(folder)]
+
+
+def list_pushes(project: Project) -> Sequence[str]:
+    """Return the ids of the pushes in progress.
+
+    Raises:
+        StoreError: The folder cannot be read.
+    """
+    root = project.root / PUSHES_NAME
+    with store_errors(root):
+        return sorted(folder.name for folder in root.iterdir()) if root.is_dir() else []

@@ -14,6 +14,7 @@ from evalspec.runs.store.files import store_errors
 from evalspec.runs.store.pushed_runs import PUSHED_NAMES, REQUIRED_NAMES, PushedFile, list_pushed_files, read_push_mark
 from evalspec.service.access import Access, Pushing, Reading
 from evalspec.service.answers import file_headers
+from evalspec.service.database import read_clock, reading
 from evalspec.service.documents import body_config, show_example
 from evalspec.service.examples import RUN_ID
 from evalspec.service.json_bodies import JsonRoute
@@ -102,7 +103,9 @@ def announce_run(asked: PushRequest, response: Response, access: Pushing) -> Pus
     """Begin or continue a push. The namespace is that of the token; the same run again is answered by 200."""
     ci = None if asked.ci is None else clean_ci_build(asked.ci.model_dump())
     push = Push(asked.run_id, tuple(PushedFile(**file.model_dump()) for file in asked.files), ci)
-    state = open_push(access.project, push, access.service.settings.limits.push_bytes)
+    with reading(access.engine) as connection:
+        now = read_clock(connection)
+    state = open_push(access.project, push, access.service.settings.limits.push_bytes, now)
     if state.is_stored:
         response.status_code = HTTPStatus.OK
     return _describe(state, access)

@@ -22,7 +22,7 @@ from evalspec.model.base import built
 from evalspec.model.listed_runs import DatasetRow, ListedValue, RunEntry, RunKind, RunOrigin, RunStatus
 from evalspec.runs.store.derived import remove_derived
 from evalspec.runs.store.run_store import is_run_name
-from evalspec.service.database import list_newest_first, reading, update_statistics, writing
+from evalspec.service.database import list_newest_first, read_clock, reading, update_statistics, writing
 from evalspec.service.jobs import lock_namespace
 from evalspec.service.kept_json import decode_kept, encode_kept
 from evalspec.service.places import hide_folder
@@ -145,7 +145,10 @@ class RunIndex:
         return folder
 
     def read_trend(self, dataset: str, wanted: RunFilter, limit: int) -> Sequence[TrendPoint]:
-        """Return the newest finished runs of a dataset with the values of its metrics, newest last."""
+        """Return the newest finished runs of a dataset with the values of its metrics, newest last.
+
+        Runs of the future are left out: each would be the last point until then.
+        """
         self.refresh()
         named = ("id", "started_at", "verdict", "partial", "manifest", "branch", "origin")
         shown = [RUNS.c[name] for name in named]
@@ -157,7 +160,8 @@ class RunIndex:
             .where(RUN_DATASETS.c.name == dataset)
         )
         with reading(self._engine) as connection:
-            return [_to_point(row) for row in connection.execute(_order(found, wanted, limit))][::-1]
+            past = found.where(RUNS.c.started_at < read_clock(connection) + FUTURE_SECONDS)
+            return [_to_point(row) for row in connection.execute(_order(past, wanted, limit))][::-1]
 
     def list_branches(self, dataset: str | None = None) -> Sequence[tuple[str, int]]:
         """Return branches as RunFilter has them with the number of their finished runs, the most frequent first.
@@ -197,12 +201,11 @@ class RunIndex:
             self._guard.release()
 
     def rebuild(self) -> None:
-        """Read all runs again."""
+        """Read all runs again. Rows are replaced in place, because other servers answer from them meanwhile."""
         with self._guard:
-            with writing(self._engine) as connection:
-                for table in (RUN_DATASETS, RUNS):
-                    connection.execute(delete(table).where(table.c.namespace == self._project.namespace))
-            self._known, self._branches = {}, {}
+            for name in sorted(self._read_known().keys() - list_run_names(self._project)):
+                self.forget(name)
+            self._known = {}  # as if all runs were new
             self._update()
             self._checked_at = time.monotonic()
 

@@ -222,7 +222,7 @@ def get_trend(
 ) -> Response:
     """Return the values of a metric over finished runs, with their intervals, and where its level changed.
 
-    Two values alone prove no change: compare the runs.
+    Two values alone prove no change: compare the runs. Runs whose clock was more than ten minutes ahead are left out.
     """
     wanted = RunFilter(manifest=manifest, branch=branch, since=to_seconds(since), until=to_seconds(until))
     found = access.runs.read_trend(dataset, wanted, limit)

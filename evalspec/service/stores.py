@@ -3,6 +3,7 @@
 import os
 import secrets
 from collections.abc import Iterable, Set
+from pathlib import Path
 
 from sqlalchemy import Engine, Select, select
 
@@ -60,6 +61,12 @@ def list_run_names(project: Project) -> Set[str]:
         return set()
     with store_errors(runs):
         return {one.name for one in os.scandir(runs) if one.is_dir(follow_symlinks=False) and is_run_name(one.name)}
+
+
+def read_file_clock(folder: Path) -> float:
+    """Return the time of the file system of a folder, whose own time becomes it. Times of files are relative to it."""
+    os.utime(folder)
+    return folder.stat().st_mtime
 
 
 def create_store_id(project: Project) -> str:

@@ -178,6 +178,9 @@ ALERTS = Table(
     Column("attempts", Integer, nullable=False),
     Column("next_at", Float, nullable=False),
     Column("error", Text),
+    Column("branch", String(32)),
     Index("alerts_by_namespace", "namespace", "created_at"),
+    Index("alerts_by_branch", "branch", "status"),
 )
-"""What is sent to webhooks. `next_at`: when a pending alert is due, or one that is being sent if its sender dies."""
+"""What is sent to webhooks. `created_at`: their order; no two of a namespace are equal. `next_at`: when a pending alert
+is due, or one that is being sent if its sender dies. `branch`: the key of its state, null of a test."""

@@ -8,7 +8,6 @@ import os
 import re
 import secrets
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -29,6 +28,7 @@ from evalspec.service.dataset_versions import choose_version, encode_name, list_
 from evalspec.service.kept_json import decode_kept, encode_kept
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.settings import Project
+from evalspec.service.stores import read_file_clock
 
 UPLOADS_NAME = "uploads"
 STAGING_NAME = "staging"
@@ -171,9 +171,11 @@ def delete_expired(project: Project) -> None:
     Raises:
         StoreError: The folder cannot be read.
     """
-    root, oldest = _staging(project), time.time() - STAGING_SECONDS
+    root = _staging(project)
+    if not root.is_dir():
+        return
     with store_errors(root):
-        folders = list(root.iterdir()) if root.is_dir() else []
+        folders, oldest = list(root.iterdir()), read_file_clock(root) - STAGING_SECONDS
     for folder in folders:
         with suppress(OSError):  # it is confirmed or discarded at this moment
             if folder.lstat().st_mtime < oldest:

@@ -17,7 +17,7 @@ from sqlalchemy import update
 
 from evalspec.cli.main import run as run_command
 from evalspec.service import alerts, run_index, webhooks
-from evalspec.service.database import reading, writing
+from evalspec.service.database import DAY_SECONDS, reading, writing
 from evalspec.service.tables import ALERTS
 from evalspec.service.webhooks import Webhook, send_signed
 from servers.ports import find_free_port
@@ -26,16 +26,21 @@ from service.pages.shops import building
 from stored_log import edit_description
 
 KEY = b"0123456789abcdef0123456789abcdef"
+read_real_clock = time.time
 SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
 
 
 class Receiver:
-    """A webhook. It keeps the bodies that are signed rightly, and answers with the next status of `script`, or 200."""
+    """A webhook. It keeps the bodies that are signed rightly, and answers with the next status of `script`, or 200.
+
+    `refused`: the id of a run, alerts about which are never accepted.
+    """
 
     def __init__(self, port: int = 0) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.ids: list[str] = []
         self.script: list[int] = []
+        self.refused: str | None = None
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -44,11 +49,14 @@ class Receiver:
                 id, moment = self.headers["webhook-id"], self.headers["webhook-timestamp"]
                 signed = hmac.new(KEY, b".".join([id.encode(), moment.encode(), content]), hashlib.sha256).digest()
                 is_right = self.headers["webhook-signature"] == "v1," + base64.b64encode(signed).decode()
-                is_recent = abs(time.time() - int(moment)) < 300
+                is_recent = abs(read_real_clock() - int(moment)) < 300
                 status = 401 if not (is_right and is_recent) else outer.script.pop(0) if outer.script else 200
                 outer.ids.append(id)
+                body = json.loads(content)
+                if outer.refused is not None and body.get("run_id") == outer.refused:
+                    status = 400
                 if status == 200:
-                    outer.bodies.append(json.loads(content))
+                    outer.bodies.append(body)
                 self.send_response(status)
                 self.send_header("Location", "http://127.0.0.1:1/")
                 self.end_headers()
@@ -74,7 +82,9 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def database(tmp_path):
+def database(request, tmp_path):
+    if hasattr(request, "param"):
+        return request.getfixturevalue("cluster").create_database()
     return f"sqlite:///{tmp_path / 'service.db'}"
 
 
@@ -151,6 +161,39 @@ def test_a_change_of_a_branch_is_sent_once(alerting, receiver, add_run):
     assert receiver.ids == [down["id"], up["id"]], "neither the runs without a change nor a restart send another"
 
 
+def test_the_changes_of_a_branch_are_sent_and_listed_in_the_order_of_its_runs(alerting, receiver, add_run):
+    with building("main"):
+        add_run()
+        alerting(receiver.url).stop()
+        runs = [add_run("Paris" if number % 2 else "Rome") for number in range(9)]
+    server = alerting(receiver.url)
+    wait_for(lambda: len(receiver.bodies) == 9)
+    assert [body["run_id"] for body in receiver.bodies] == [run.id for run in runs]
+    assert [one["body"]["run_id"] for one in states_of(server)] == [run.id for run in runs[::-1]]
+
+
+def test_an_alert_that_is_not_accepted_holds_back_those_of_its_branch_for_a_day(alerting, receiver, add_run, engine):
+    for branch in ("main", "other"):
+        with building(branch):
+            add_run()
+    alerting(receiver.url).stop()
+    with building("main"):
+        failed, passed = add_run("Rome"), add_run()
+    with building("other"):
+        other = add_run("Rome")
+    receiver.refused = failed.id
+    server = alerting(receiver.url)
+    states = wait_for(lambda: [one["attempts"] for one in states_of(server)][-1:] > [3] and states_of(server))
+    (of_other, of_passed, of_failed) = [one["id"] for one in states]
+    assert [body["run_id"] for body in receiver.bodies] == [other.id] and of_passed not in receiver.ids
+    with writing(engine) as connection:
+        old = update(ALERTS).where(ALERTS.c.id == of_failed)
+        connection.execute(old.values(created_at=ALERTS.c.created_at - DAY_SECONDS))
+    wait_for(lambda: len(receiver.bodies) == 2)
+    wait_for(lambda: [one["status"] for one in states_of(server)] == ["delivered", "delivered", "failed"])
+    assert receiver.bodies[-1]["run_id"] == passed.id and receiver.ids.count(of_other) == 1
+
+
 def test_neither_a_fork_nor_a_wrong_clock_changes_a_branch(alerting, receiver, add_run, projects):
     alerting(receiver.url)
     with building("main"):
@@ -167,6 +210,16 @@ def test_neither_a_fork_nor_a_wrong_clock_changes_a_branch(alerting, receiver, a
     assert (pull["branch"], pull["pull_request"], pull["verdict"]) == ("main", "7", "PASS")
     assert "branch `main`, pull request `7`, manifest" in pull["text"]
     assert (own["run_id"], own["pull_request"], own["previous_verdict"]) == (failed.id, None, "PASS")
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_server_whose_clock_is_late_sends_the_alerts_of_now(alerting, receiver, add_run, monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: read_real_clock() - 1200)
+    alerting(receiver.url)
+    add_run()
+    failed = add_run("Rome")
+    (body,) = wait_for(lambda: receiver.bodies)
+    assert (body["run_id"], len(receiver.ids)) == (failed.id, 1), "its signature is of now too"
 
 
 def test_no_change_is_missed_among_many_runs(alerting, receiver, add_run, monkeypatch):

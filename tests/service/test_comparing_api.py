@@ -113,6 +113,17 @@ def test_a_trend_has_the_values_of_finished_runs_newest_last(client, pair, add_r
     assert client.get("/v1/trends?dataset=qa").status_code == 422
 
 
+def test_a_run_of_the_future_is_listed_and_in_no_trend(client, add_run, projects):
+    """A wrong clock gave it its time. It would be the last point of each trend until then."""
+    ahead = projects["shop"] / ".evalspec" / "runs" / add_run().id
+    ahead = ahead.rename(ahead.with_name(f"2099{ahead.name[4:]}"))
+    run = add_run()
+    assert [one["runId"] for one in client.get("/v1/runs").json()["runs"]] == [ahead.name, run.id]
+    for asked in ("", "&to=2100-01-01"):
+        points = client.get(f"/v1/trends?dataset=qa&metric=exact_match{asked}").json()["points"]
+        assert [one["runId"] for one in points] == [run.id]
+
+
 def test_a_value_says_which_others_are_comparable(client, pair, add_run, projects):
     """Neither those of another selection or version of the dataset, nor those of another formula."""
     add_run(sample_size=5)

@@ -46,8 +46,10 @@ OTHER_RUN = "20261121T103706.257Z-57f26458"
 
 
 @pytest.fixture
-def database(tmp_path):
-    """One kind is enough: pushes are files."""
+def database(request, tmp_path):
+    """One kind is enough: pushes are files. Where a server's clock is wrong, PostgreSQL has another."""
+    if hasattr(request, "param"):
+        return request.getfixturevalue("cluster").create_database()
     return f"sqlite:///{tmp_path / 'service.db'}"
 
 
@@ -527,6 +529,40 @@ def test_a_push_that_died_makes_room_for_the_next(client, projects, monkeypatch)
     third = announce(client, 3).json()["push_id"]
     assert sorted(one.name for one in folder.iterdir()) == [first, third]
     assert client.put(f"/v1/pushes/{second}/files/run.json", content=b"x").status_code == 404
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_server_with_a_wrong_clock_judges_runs_and_pushes_by_other_clocks(client, projects, settings, monkeypatch):
+    now = time.time()
+    files = [{"name": name, "size": 3, "sha256": "0" * 64} for name in REQUIRED_NAMES]
+    monkeypatch.setattr(time, "time", lambda: now - 1200)
+    begun = client.post("/v1/pushes", json={"run_id": name_of(datetime.now(UTC)), "files": files})
+    assert begun.status_code == 201, begun.text
+    monkeypatch.setattr(time, "time", lambda: now + 90_000)
+    tomorrow = client.post(
+        "/v1/pushes", json={"run_id": name_of(datetime.now(UTC) + timedelta(days=1)), "files": files}
+    )
+    assert (tomorrow.status_code, "of the future" in tomorrow.json()["detail"]) == (422, True)
+    assert announce(client, 2).status_code == 201
+    monkeypatch.setattr(pushes, "_MOST_OPEN", 2)
+    assert announce(client, 3).status_code == 429
+    purge_expired(client.app.state.service.engine, settings)
+    assert len(list((projects["shop"] / ".evalspec" / "pushes").iterdir())) == 2
+
+
+def test_a_push_that_a_request_holds_is_not_idle(client, projects, settings):
+    held, left = (announce(client, number).json()["push_id"] for number in (1, 2))
+    folder, engine = projects["shop"] / ".evalspec" / "pushes", client.app.state.service.engine
+    long_ago = time.time() - 2 * pushes.IDLE_SECONDS
+    with FileLock(folder / held / ".lock"):
+        for name in (held, left):
+            os.utime(folder / name, (long_ago, long_ago))
+        purge_expired(engine, settings)
+        assert [one.name for one in folder.iterdir()] == [held]
+        erased = client.post("/v1/erasure", json={"texts": ["question 1"]}).json()
+        assert erased["removed"] == [] and [held in line for line in erased["failed"]] == [True]
+    erased = client.post("/v1/erasure", json={"texts": ["question 1"]}).json()
+    assert (erased["removed"], erased["failed"]) == ([f".evalspec/pushes/{held}"], [])
 
 
 def rewrite_log(folder, change):

@@ -1,6 +1,7 @@
 """Runs by HTTP: the index, filters, pages, reports, resuming, cancelling and deleting, on both databases."""
 
 import json
+import shutil
 from datetime import datetime
 
 import pytest
@@ -154,6 +155,31 @@ def test_reindex_rebuilds_what_the_database_has_wrong(client, add_run, settings,
     prepare_database(settings, reindex=True).dispose()
     with reading(engine) as connection:
         assert [row.verdict for row in connection.execute(RUNS.select())] == ["NOT_GATED"]
+
+
+def test_a_list_during_a_reindex_has_every_run_that_exists(client, add_run, settings, projects, monkeypatch):
+    """Another server on the same database may start with --reindex at any time. Gates use the lists too."""
+    gone, *runs = (add_run() for _ in range(4))
+    assert client.post("/v1/baselines/main", json={"run_id": runs[0].id}).status_code == 201
+    assert len(ids(client.get("/v1/runs"))) == 4
+    shutil.move(folder_of(projects, gone), projects["shop"] / "gone")
+    monkeypatch.setattr(run_index, "_ROWS_AT_ONCE", 1)
+    monkeypatch.setattr(run_index, "_FRESH_SECONDS", 3600.0)
+    read, seen = run_index.read_entry, []
+
+    def look_and_read(project, folder):
+        found = read(project, folder)
+        if project.namespace == "shop":
+            monkeypatch.setattr(run_index, "read_entry", read)
+            seen.append([*ids(client.get("/v1/runs")), client.get("/v1/baselines/main?branch=").json()["run_id"]])
+            monkeypatch.setattr(run_index, "read_entry", look_and_read)
+        return found
+
+    monkeypatch.setattr(run_index, "read_entry", look_and_read)
+    prepare_database(settings, reindex=True).dispose()
+    newest_first = [run.id for run in runs[::-1]]
+    assert [[one for one in found if one != gone.id] for found in seen] == [[*newest_first, newest_first[0]]] * 3
+    assert ids(client.get("/v1/runs")) == newest_first
 
 
 def test_deleting(client, add_run, projects):

@@ -9,6 +9,7 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from urllib.parse import quote
 
 import pytest
 import yaml
@@ -224,7 +225,13 @@ def test_parts_and_other_namespaces_are_no_baselines(served, ci, command):
     assert refused.code == 3 and "has a part of the samples" in refused.err
     assert command("runs", "promote", run.id.replace("2", "1", 1), "--as", "server:main").code == 3
     with served.client("review") as client:
-        assert client.post("/v1/baselines/main", json={"run_id": run.id, "reason": " "}).status_code == 422
+        for reason in (" ", "a\0b", "\0"):
+            assert client.post("/v1/baselines/main", json={"run_id": run.id, "reason": reason}).status_code == 422
+        for name in ("m\xe4in", "ma\u0308in", "a" + "\U00020000" * 99, "main\n", "-main", "x" * 101):
+            place = f"/v1/baselines/{quote(name)}"
+            assert client.post(place, json={"run_id": run.id}).status_code == 422
+            assert client.get(place).status_code == 422
+        assert client.post("/v1/baselines/Main-1.x_y", json={"run_id": run.id, "reason": "a\nb"}).status_code == 201
     refused = command("runs", "promote", run.id, "--as", "server:last-green/main")
     assert refused.code == 2 and "--as: 'last-green/main' is not the name of a baseline of a server." in refused.err
     with served.client("admin", namespaces=["docs"]) as other:
