@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Engine, Row, Select, and_, delete, exists, fu
 from evalspec.base.foreign_text import inert
 from evalspec.model.base import built
 from evalspec.model.listed_runs import DatasetRow, ListedValue, RunEntry, RunKind, RunOrigin, RunStatus
+from evalspec.model.verdicts import FUTURE_SECONDS
 from evalspec.runs.store.derived import remove_derived
 from evalspec.runs.store.run_store import is_run_name
 from evalspec.service.database import list_newest_first, read_clock, reading, update_statistics, writing
