@@ -11,6 +11,7 @@ from evalspec.reports.base import REPORTERS
 from evalspec.runs.store.run_log import RunLog
 from evalspec.service import run_index
 from evalspec.service.database import reading, writing
+from evalspec.service.run_heads import read_entry
 from evalspec.service.serving import prepare_database
 from evalspec.service.tables import RUNS
 from servers.service import wait_for, write_project
@@ -165,7 +166,7 @@ def test_a_list_during_a_reindex_has_every_run_that_exists(client, add_run, sett
     shutil.move(folder_of(projects, gone), projects["shop"] / "gone")
     monkeypatch.setattr(run_index, "_ROWS_AT_ONCE", 1)
     monkeypatch.setattr(run_index, "_FRESH_SECONDS", 3600.0)
-    read, seen = run_index.read_entry, []
+    read, seen = read_entry, []
 
     def look_and_read(project, folder):
         found = read(project, folder)

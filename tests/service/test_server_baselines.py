@@ -20,6 +20,7 @@ from conftest import Project
 from evalspec.base.errors import InvalidInput, Unmeasurable
 from evalspec.base.json_text import compute_digest
 from evalspec.runs.store.pushed_runs import PUSHED_NAMES, REQUIRED_NAMES
+from evalspec.runs.store.run_store import keep_baseline
 from evalspec.service import baselines_api, run_index
 from evalspec.service.database import open_database, writing
 from evalspec.service.tables import BASELINES
@@ -330,11 +331,11 @@ def test_runs_of_other_manifests_do_not_hide_the_last_green_one(after_green, ci,
 
 
 def test_a_run_that_retention_deletes_meanwhile_is_not_promoted(served, ci, command, projects, monkeypatch):
-    run, keep = gate(ci), baselines_api.keep_baseline
+    run = gate(ci)
 
     def delete_meanwhile(*document):
         shutil.rmtree(projects["shop"] / ".evalspec" / "runs" / run.id)
-        return keep(*document)
+        return keep_baseline(*document)
 
     monkeypatch.setattr(baselines_api, "keep_baseline", delete_meanwhile)
     assert command("runs", "push", run.id).code == 0
