@@ -184,7 +184,7 @@ def _find(policy: CiGate, wanted: ServerBaseline, folder: Path, store: RunStore,
     try:
         return _keep_copy(store, kept_in, found, content), found
     except StoreError as error:
-        why = f"its copy for when the server is down cannot be written ({cut(inert(str(error)), _MOST_CHARACTERS)})"
+        why = f"the offline copy cannot be written ({cut(inert(str(error)), _MOST_CHARACTERS)})"
         return _write_temporary(found, content), replace(found, unkept=why)
 
 
@@ -292,7 +292,13 @@ def _read_copy(store: RunStore, name: str, origin: BaselineOrigin, why: str, mos
         raise InvalidInput([replace(problem, fix=fix) for problem in error.problems]) from error
     days = count_days(kept.fetched_at, now)
     if days is None or not 0 <= days <= most_days:
-        age = "of an unknown time" if days is None else "of the future" if days < 0 else f"{counted(days, 'day')} old"
+        age = (
+            "without a known date"
+            if days is None
+            else "dated in the future"
+            if days < 0
+            else f"{counted(days, 'day')} old"
+        )
         limit = f"ciGate.baselineMaxAge is {counted(most_days, 'day')}"
         problem = f"the copy of baseline {origin.shown} is {age}, and {limit}"
         return None, replace(kept, copy_of=why, problem=problem)

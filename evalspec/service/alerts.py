@@ -138,7 +138,7 @@ def _queue(
 ) -> None:
     """Add an alert after all others of its namespace, which is locked. `branch`: the key of its state."""
     row = {"id": body["id"], "namespace": body["project"], "branch": branch, "next_at": now, "attempts": 0}
-    is_sane = ALERTS.c.created_at < now + DAY_SECONDS  # others are by a wrong clock
+    is_sane = ALERTS.c.created_at < now + FUTURE_SECONDS  # others are by a wrong clock
     queued = select(func.max(ALERTS.c.created_at)).where(ALERTS.c.namespace == body["project"], is_sane)
     newest = connection.execute(queued).scalar_one()
     row["created_at"] = now if newest is None else max(now, newest + _STEP_SECONDS)
@@ -235,14 +235,15 @@ def _claim(engine: Engine, namespace: str) -> Row[Any] | None:
     An alert waits for older ones of its branch: the last message of a branch would be an old one otherwise.
     """
     older = ALERTS.alias()
-    waits = exists().where(
-        older.c.namespace == namespace,
-        older.c.branch == ALERTS.c.branch,
-        older.c.status == AlertStatus.PENDING,
-        older.c.created_at < ALERTS.c.created_at,
-    )
     with writing(engine) as connection:
         now = read_clock(connection)
+        waits = exists().where(
+            older.c.namespace == namespace,
+            older.c.branch == ALERTS.c.branch,
+            older.c.status == AlertStatus.PENDING,
+            older.c.created_at < ALERTS.c.created_at,
+            older.c.next_at <= now + _LONGEST_PAUSE,  # others are by a wrong clock
+        )
         is_due = and_(ALERTS.c.namespace == namespace, ALERTS.c.status == AlertStatus.PENDING, ALERTS.c.next_at <= now)
         due = select(ALERTS.c.id).where(is_due, ~waits).order_by(ALERTS.c.next_at, ALERTS.c.created_at).limit(1)
         id = connection.execute(due.with_for_update(skip_locked=True)).scalar_one_or_none()

@@ -19,6 +19,7 @@ from evalspec.model.listed_runs import RunEntry, RunStatus
 from evalspec.model.typed_json import parse_document, read_bytes
 from evalspec.model.verdicts import FUTURE_SECONDS
 from evalspec.runs.store.pushed_runs import read_push_mark
+from evalspec.runs.store.run_log import MARK_NAME, REPORT_NAME
 from evalspec.runs.store.run_store import BASELINES as FOLDER
 from evalspec.runs.store.run_store import keep_baseline
 from evalspec.runs.store.stored_run import open_run
@@ -40,6 +41,7 @@ ROUTER = APIRouter(prefix="/v1/baselines", tags=["baselines"], route_class=JsonR
 
 _RUNS_AT_ONCE = 200
 _PROMOTE = "promote a run with a reason (--anchor REASON)"
+_REPAIR = "restore it from a backup, or delete it: DELETE /v1/runs/ID with the scope run"
 _WHOLE = (VerdictStatus.PASS, VerdictStatus.FAIL, VerdictStatus.NOT_GATED)
 _ONE = threading.Lock()
 """One baseline is computed at a time, because that of a large run needs much memory."""
@@ -135,7 +137,7 @@ def get_baseline(
         raise not_found(
             f"there is no baseline '{name}'", f"promote a pushed run: evalspec runs promote RUN --as server:{name}"
         )
-    newest = None if branch is None else _find_newest(access, branch, row.run_id, is_green=green)
+    newest = None if branch is None else _find_newest(access, branch, row, is_green=green)
     return _answer(row, promoted if newest is None else _compute(access, newest.id, promoted, is_chosen=False))
 
 
@@ -172,7 +174,7 @@ def promote_run(name: Name, asked: PromotionRequest, access: Reviewing) -> Basel
             added = BASELINES.insert().values(values | {"at": read_clock(connection)}).returning(BASELINES)
             row = connection.execute(added).one()
     except IntegrityError:
-        detail = f"somebody else promoted a run to baseline {name} meanwhile; look at it, and try again"
+        detail = f"somebody else promoted a run to baseline {name} meanwhile; look at /baselines, and try again"
         raise conflict(detail) from None
     return _answer(row, baseline)
 
@@ -236,7 +238,7 @@ def keep_shortened(access: Access, promotions: Sequence[Any]) -> None:
             path.unlink()
 
 
-def _find_newest(access: Access, branch: str, promoted: str, *, is_green: bool) -> RunEntry | None:
+def _find_newest(access: Access, branch: str, promotion: Any, *, is_green: bool) -> RunEntry | None:
     """Return the newest whole run of a branch that measured the same as the promoted one. None: there is none.
 
     Left out are runs of other manifests, and of the future, which would be the newest until then.
@@ -244,10 +246,10 @@ def _find_newest(access: Access, branch: str, promoted: str, *, is_green: bool) 
     Raises:
         ApiProblem: 409: The promoted run is gone, or one that may be the newest is damaged.
     """
-    anchor = _find_finished(access, promoted)
+    anchor = _find_finished(access, promotion.run_id)
     if anchor is None:
-        gone = f"the promoted run {promoted} is gone or damaged, so nobody knows which runs measure the same"
-        raise conflict(f"{gone}. {_PROMOTE}")
+        gone = f"the promoted run {promotion.run_id} is gone or damaged, so evalspec cannot find comparable runs"
+        raise conflict(f"{gone}; promote another: evalspec runs promote RUN --as server:{promotion.name}")
     with reading(access.engine) as connection:
         wanted = RunFilter(branch=branch, until=read_clock(connection) + FUTURE_SECONDS)
     verdicts = {VerdictStatus.PASS} if is_green else _WHOLE
@@ -259,10 +261,11 @@ def _find_newest(access: Access, branch: str, promoted: str, *, is_green: bool) 
             newest = entry
             break
     since = (newest or anchor).moment
-    nameless = replace(wanted, status=RunStatus.DAMAGED, branch=NO_BRANCH, since=since)
-    for entry in (*damaged, *_list_all(access, nameless)):
+    unread = replace(wanted, status=RunStatus.DAMAGED, branch=NO_BRANCH, since=since)
+    damaged += [entry for entry in _list_all(access, unread) if _may_be_of(access, entry, branch)]
+    for entry in damaged:
         if entry.moment >= since and (entry.manifest is None or _may_be_one(entry.manifest, anchor.manifest)):
-            raise conflict(f"{_describe_damage(entry.id)}. it may be the newest of the branch")
+            raise conflict(f"run {entry.id} is damaged, and may be the newest of {branch}. {_REPAIR}")
     return newest
 
 
@@ -274,10 +277,22 @@ def _list_all(access: Access, wanted: RunFilter) -> Iterator[RunEntry]:
 
 
 def _is_damaged(access: Access, entry: RunEntry) -> bool:
-    """Return whether files of a run are damaged or gone. A run was finished when it was pushed."""
+    """Return whether a run that was finished is damaged. Others were killed at their start, or interrupted."""
+    folder = access.project.store.runs / entry.id
     if entry.status is RunStatus.INTERRUPTED:
-        return read_push_mark(access.project.store.runs / entry.id) is not None
-    return entry.status is RunStatus.DAMAGED
+        return (folder / MARK_NAME).exists()
+    return entry.status is RunStatus.DAMAGED and any((folder / name).exists() for name in (MARK_NAME, REPORT_NAME))
+
+
+def _may_be_of(access: Access, entry: RunEntry, branch: str) -> bool:
+    """Return whether a run of no known branch may be of this one: its description is damaged."""
+    if entry.manifest is not None or not _is_damaged(access, entry):
+        return False
+    with suppress(StoreError):
+        mark = read_push_mark(access.project.store.runs / entry.id)
+        if mark is not None and mark.ci is not None:
+            return branch == (mark.ci.branch if mark.ci.pull_request is None else f":{mark.ci.pull_request}")
+    return True
 
 
 def _find_finished(access: Access, run_id: str) -> RunEntry | None:
@@ -286,10 +301,6 @@ def _find_finished(access: Access, run_id: str) -> RunEntry | None:
         entry = access.runs.find(run_id)
         return entry if entry.status is RunStatus.FINISHED else None
     return None
-
-
-def _describe_damage(run_id: str) -> str:
-    return f"run {run_id} is damaged or not finished any more; restore it from a backup, or delete it"
 
 
 def _measures_the_same(entry: RunEntry, anchor: RunEntry) -> bool:
@@ -317,7 +328,7 @@ def _compute(access: Access, run_id: str, over: Baseline | None, reason: str | N
     from evalspec.api.baseline_files import promote_stored
 
     if _find_finished(access, run_id) is None:
-        raise conflict(_describe_damage(run_id))
+        raise conflict(f"run {run_id} is damaged or not finished any more. {_REPAIR}")
     try:
         stored = open_run(access.runs.find_folder(run_id))
         with _ONE:
@@ -325,7 +336,9 @@ def _compute(access: Access, run_id: str, over: Baseline | None, reason: str | N
     except DatabaseDown:
         raise
     except StoreError as error:
-        raise conflict(f"{_describe_damage(run_id)}: {error}") from error
+        if isinstance(error.__cause__, OSError) and _find_finished(access, run_id) is not None:
+            raise  # it can be read later
+        raise conflict(f"run {run_id} is damaged: {error}. {_REPAIR}") from error
     return baseline
 
 

@@ -37,6 +37,8 @@ def read_entry(project: Project, folder: Path) -> tuple[RunEntry, Any]:
 def sign_files(folder: str, status: str | None) -> str:
     """Return sizes and times of the files of a run. Of a run in progress, it only counts that it is in progress.
 
+    A file that was restored with its old time has another time of change.
+
     `folder`: as text, because pathlib is slow for thousands of runs. `status`: as in the index, None if the run is not
     in it.
     """
@@ -50,7 +52,7 @@ def _sign_file(path: str) -> str:
         found = os.stat(path)  # noqa: PTH116 - for three files of each of thousands of runs
     except FileNotFoundError:
         return "-"
-    return f"{found.st_mtime_ns}:{found.st_size}"
+    return f"{found.st_mtime_ns}:{found.st_ctime_ns}:{found.st_size}"
 
 
 def _start(folder: Path, status: RunStatus) -> RunEntry:

@@ -10,26 +10,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import chain
 from logging import ERROR, WARNING
 from pathlib import Path
 
 import uvicorn
-from sqlalchemy import Connection, Engine, delete, select, true
+from sqlalchemy import Connection, Engine, delete, select
 from sqlalchemy.engine import make_url
 
-from evalspec.api.baseline_files import find_baselines
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem, StoreError
 from evalspec.base.plural import counted
 from evalspec.curation.labels.files import list_labelled_runs
 from evalspec.inputs.manifest.loader import load_manifest
-from evalspec.model.base import Record
-from evalspec.model.fingerprints import PooledRun
-from evalspec.model.typed_json import convert, parse_document, read_bytes
-from evalspec.runs.store.run_store import BASELINES as FOLDER
 from evalspec.runs.store.run_store import read_timestamp
 from evalspec.service import alerts, audit, jobs, worker_process
 from evalspec.service.app import create_app
@@ -55,7 +50,7 @@ from evalspec.service.oidc import Issuer
 from evalspec.service.pushes import IDLE_SECONDS, remove_idle_pushes
 from evalspec.service.run_index import RunIndex
 from evalspec.service.settings import OidcSettings, Project, ServiceSettings
-from evalspec.service.stores import find_known_id, read_store_id, register_stores, require_store
+from evalspec.service.stores import find_known_id, list_promoted, read_store_id, register_stores, require_store
 from evalspec.service.tables import BASELINES, JOBS
 from evalspec.service.tokens import purge_tokens
 from evalspec.service.uploaded_datasets import delete_expired
@@ -314,8 +309,17 @@ def _delete_runs(engine: Engine, project: Project, days: int) -> None:
     """Delete the project's runs that are older than so many days, except kept ones."""
     with reading(engine) as connection:
         oldest = datetime.fromtimestamp(read_clock(connection), UTC) - timedelta(days=days)
+        needed = _list_needed(connection, project)
     for folder in _list_older(project, oldest):
-        _delete_run(engine, project, folder)
+        if folder.name not in needed:
+            _delete_run(engine, project, folder)
+
+
+def _list_needed(connection: Connection, project: Project) -> Set[str]:
+    """Return the runs that open jobs, promotions and labels need."""
+    of_jobs = select(JOBS.c.run_id).where(JOBS.c.namespace == project.namespace, JOBS.c.status.in_(jobs.OPEN))
+    promoted = select(BASELINES.c.run_id).where(BASELINES.c.namespace == project.namespace)
+    return {*connection.execute(of_jobs.union(promoted)).scalars(), *_list_labelled(project)}
 
 
 def _list_older(project: Project, oldest: datetime) -> list[Path]:
@@ -328,18 +332,18 @@ def _list_older(project: Project, oldest: datetime) -> list[Path]:
     found = [run for run in store.list_all() if (moment := read_timestamp(run)) is not None and moment < oldest]
     if not found:
         return []
-    kept = {*(run.name for run in store.labels().values()), *list_labelled_runs(store.root), *_list_promoted(project)}
+    kept = {*_list_labelled(project), *list_promoted(project)}
     return [run for run in found if run.name not in kept]
 
 
+def _list_labelled(project: Project) -> Set[str]:
+    """Return the runs with labels of any kind."""
+    return {*(run.name for run in project.store.labels().values()), *list_labelled_runs(project.root)}
+
+
 def _delete_run(engine: Engine, project: Project, folder: Path) -> None:
-    """Delete a run, unless a job or a promotion needs it, perhaps since a moment ago."""
     try:
-        with writing(engine) as connection:
-            jobs.lock_namespace(connection, project.namespace)
-            if _is_needed(connection, project.namespace, folder.name):
-                return
-            project.store.remove(folder)
+        project.store.remove(folder, _unless_needed(engine, project, folder.name))
     except DatabaseDown:
         raise
     except EvalspecError as error:
@@ -349,37 +353,14 @@ def _delete_run(engine: Engine, project: Project, folder: Path) -> None:
     audit.record(engine, "retention", namespace=project.namespace, target=folder.name)
 
 
-def _is_needed(connection: Connection, namespace: str, run_id: str) -> bool:
-    for table, more in ((JOBS, JOBS.c.status.in_(jobs.OPEN)), (BASELINES, true())):
-        own = (table.c.namespace == namespace) & (table.c.run_id == run_id)
-        if connection.execute(select(table.c.run_id).where(own, more).limit(1)).first():
-            return True
-    return False
-
-
-class _Pool(Record, frozen=True):
-    runs: tuple[PooledRun, ...] = ()
-
-
-class _Scores(Record, frozen=True):
-    """What a baseline says about its runs."""
-
-    run_id: str
-    fingerprint: _Pool = _Pool()
-    anchor: "_Scores | None" = None
-
-
-def _list_promoted(project: Project) -> Iterator[str]:
-    """Yield the runs whose scores a baseline of the project or of this server has, also in its anchor.
-
-    Raises:
-        InvalidInput: A baseline cannot be read, so nobody knows which runs it needs.
-    """
-    for path in chain(find_baselines(project.folder), find_baselines(project.root / FOLDER)):
-        scores: _Scores | None = convert(parse_document(read_bytes(path), str(path)), _Scores, str(path))
-        while scores is not None:
-            yield from (scores.run_id, *(one.id for one in scores.fingerprint.runs))
-            scores = scores.anchor
+@contextmanager
+def _unless_needed(engine: Engine, project: Project, run_id: str) -> Iterator[None]:
+    """Let jobs and promotions wait. Raise InvalidInput if something needs the run since a moment ago."""
+    with writing(engine) as connection:
+        jobs.lock_namespace(connection, project.namespace)
+        if run_id in _list_needed(connection, project):
+            raise InvalidInput("a job, a promotion or a label needs it since a moment ago")
+        yield
 
 
 def _delete_jobs(engine: Engine, project: Project, days: int) -> None:

@@ -92,10 +92,11 @@ def test_retention_deletes_old_runs_except_those_that_are_needed(projects, setti
     assert [(entry.action, entry.target) for entry in list_entries(engine, "shop")] == [("retention", old)]
 
 
-def test_a_run_that_is_promoted_meanwhile_is_kept(projects, settings, engine, evaluate, monkeypatch):
+def test_a_run_that_is_promoted_or_labelled_meanwhile_is_kept(projects, settings, engine, evaluate, monkeypatch):
     """By another server, after this one has listed the runs to delete."""
-    old, promoted = evaluate(40), evaluate(41)
+    old, promoted, labelled = evaluate(40), evaluate(41), evaluate(42)
     list_older = serving._list_older
+    store = settings.projects["shop"].store
 
     def promote_meanwhile(project, oldest):
         found = list_older(project, oldest)
@@ -103,12 +104,13 @@ def test_a_run_that_is_promoted_meanwhile_is_kept(projects, settings, engine, ev
         if project.namespace == "shop":
             with writing(engine) as connection:
                 connection.execute(BASELINES.insert().values(row | {"run_id": promoted}))
+            store.label(store.runs / labelled, "before-rerank")
         return found
 
     monkeypatch.setattr(serving, "_list_older", promote_meanwhile)
     limits = ServiceLimits(retention_days=30)
     purge_expired(engine, ServiceSettings(settings.projects, settings.database, limits=limits))
-    assert list_runs(projects) == {promoted}
+    assert list_runs(projects) == {promoted, labelled}
     assert [(entry.action, entry.target) for entry in list_entries(engine, "shop")] == [("retention", old)]
 
 

@@ -1,5 +1,6 @@
 """Baselines of a server: who promotes, and what gates use if it answers, is gone or sends something else."""
 
+import errno
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ import evalspec
 from conftest import Project
 from evalspec.base.errors import InvalidInput, Unmeasurable
 from evalspec.base.json_text import compute_digest
+from evalspec.runs.store.files import store_errors
 from evalspec.runs.store.pushed_runs import PUSHED_NAMES, REQUIRED_NAMES
 from evalspec.runs.store.run_store import keep_baseline
 from evalspec.service import baselines_api, run_index
@@ -321,6 +323,44 @@ def test_a_damaged_run_is_not_passed_over(after_green, ci, name):
     assert gate(ci, right=4).verdict == "FAIL"
 
 
+def test_a_run_that_is_restored_with_its_old_time_is_used_again(after_green, ci):
+    path = after_green / "report.json"
+    content, time = path.read_bytes(), path.stat()
+    change_a_digit(path)
+    os.utime(path, ns=(time.st_atime_ns, time.st_mtime_ns))
+    with pytest.raises(Unmeasurable, match="is damaged"):
+        gate(ci, right=4)
+    path.write_bytes(content)
+    os.utime(path, ns=(time.st_atime_ns, time.st_mtime_ns))
+    assert gate(ci, right=4).verdict == "FAIL"
+
+
+def test_only_a_finished_run_that_may_be_of_the_branch_can_be_the_newest(after_green, ci, command, monkeypatch):
+    killed = after_green.with_name(f"{datetime.now(UTC) + timedelta(minutes=1):%Y%m%dT%H%M%S}.000Z-00000000")
+    killed.mkdir()
+    (killed / "samples.jsonl").touch()
+    with monkeypatch.context() as there:
+        there.setenv("BUILDKITE_PULL_REQUEST", "7")
+        of_pull_request = gate(ci)
+        assert command("runs", "push", of_pull_request.id).code == 0
+    cut_in_half(after_green.parent / of_pull_request.id / "run.json")
+    with monkeypatch.context() as there:
+        there.delenv("BUILDKITE")
+        of_no_branch = gate(ci)
+        assert command("runs", "push", of_no_branch.id).code == 0
+    cut_in_half(after_green.parent / of_no_branch.id / "report.json")
+    assert gate(ci, right=4).verdict == "FAIL"
+
+
+def test_a_run_that_cannot_be_read_now_is_not_called_damaged(after_green, ci, monkeypatch):
+    def fail(folder):
+        with store_errors(folder):
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(baselines_api, "open_run", fail)
+    assert "so a copy is used" in the_note(gate(ci, right=4))
+
+
 def test_runs_of_other_manifests_do_not_hide_the_last_green_one(after_green, ci, projects, monkeypatch):
     monkeypatch.setattr(baselines_api, "_RUNS_AT_ONCE", 2)
     for _ in range(5):
@@ -347,7 +387,7 @@ def test_without_the_promoted_run_nobody_knows_what_measured_the_same(after_gree
     with served.client("admin") as client:
         promoted = client.get("/v1/baselines").json()["promotions"][0]["run_id"]
     shutil.rmtree(after_green.parent / promoted)
-    with pytest.raises(Unmeasurable, match=f"the promoted run {promoted} is gone or damaged"):
+    with pytest.raises(Unmeasurable, match=f"the promoted run {promoted} is gone or damaged.*promote another"):
         gate(ci, right=4)
     assert gate(ci, right=1, gated=GATE).verdict == "FAIL", "the baseline itself is a document of its own"
 
@@ -451,7 +491,7 @@ def test_a_copy_of_a_branch_with_a_long_name(ci, monkeypatch, branch):
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(300, "so a copy is used"), (3600, "is of the future, and"), (None, "is of an unknown time")],
+    [(300, "so a copy is used"), (3600, "is dated in the future, and"), (None, "is without a known date")],
 )
 def test_a_copy_of_a_clock_that_is_ahead(ci, monkeypatch, seconds, said):
     run = gate(ci)
@@ -477,9 +517,9 @@ def test_a_baseline_is_used_although_no_copy_of_it_can_be_kept(ci, command, monk
         found = gate(ci, right=3)
         compared = command("compare", "server:main", found.id)
     assert (planned.code, compared.code, found.verdict) == (0, 0, "FAIL")
-    assert "its copy for when the server is down cannot be written" in the_note(found)
+    assert "the offline copy cannot be written" in the_note(found)
     for done in (planned, compared):
-        assert "its copy for when the server is down cannot be written" in " ".join(done.out.split())
+        assert "the offline copy cannot be written" in " ".join(done.out.split())
     assert command("rescore", found.id, "agent.yaml", "--to", url).code == 3, "there is no copy"
 
 
