@@ -292,13 +292,7 @@ def _read_copy(store: RunStore, name: str, origin: BaselineOrigin, why: str, mos
         raise InvalidInput([replace(problem, fix=fix) for problem in error.problems]) from error
     days = count_days(kept.fetched_at, now)
     if days is None or not 0 <= days <= most_days:
-        age = (
-            "without a known date"
-            if days is None
-            else "dated in the future"
-            if days < 0
-            else f"{counted(days, 'day')} old"
-        )
+        age = "undated" if days is None else "dated in the future" if days < 0 else f"{counted(days, 'day')} old"
         limit = f"ciGate.baselineMaxAge is {counted(most_days, 'day')}"
         problem = f"the copy of baseline {origin.shown} is {age}, and {limit}"
         return None, replace(kept, copy_of=why, problem=problem)

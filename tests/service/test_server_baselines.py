@@ -491,7 +491,7 @@ def test_a_copy_of_a_branch_with_a_long_name(ci, monkeypatch, branch):
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(300, "so a copy is used"), (3600, "is dated in the future, and"), (None, "is without a known date")],
+    [(300, "so a copy is used"), (3600, "is dated in the future, and"), (None, "is undated")],
 )
 def test_a_copy_of_a_clock_that_is_ahead(ci, monkeypatch, seconds, said):
     run = gate(ci)
