@@ -19,7 +19,7 @@ from evalspec.model.listed_runs import RunEntry, RunStatus
 from evalspec.model.typed_json import parse_document, read_bytes
 from evalspec.model.verdicts import FUTURE_SECONDS
 from evalspec.runs.store.pushed_runs import read_push_mark
-from evalspec.runs.store.run_log import MARK_NAME, REPORT_NAME
+from evalspec.runs.store.run_log import DESCRIPTION_NAME, MARK_NAME, REPORT_NAME
 from evalspec.runs.store.run_store import BASELINES as FOLDER
 from evalspec.runs.store.run_store import keep_baseline
 from evalspec.runs.store.stored_run import open_run
@@ -169,7 +169,7 @@ def promote_run(name: Name, asked: PromotionRequest, access: Reviewing) -> Basel
     try:
         with writing(access.engine) as connection:
             lock_namespace(connection, access.namespace)  # retention looks for promotions before it deletes a run
-            if not access.project.store.owns(access.project.store.runs / entry.id):
+            if not (access.project.store.runs / entry.id / DESCRIPTION_NAME).is_file():
                 raise conflict(f"run {entry.id} was deleted meanwhile; promote another run")
             added = BASELINES.insert().values(values | {"at": read_clock(connection)}).returning(BASELINES)
             row = connection.execute(added).one()

@@ -25,10 +25,10 @@ def find_free_port() -> int:
     """Return a port on which nothing listens, and which nobody else gets before this process ends."""
     while True:
         try:
-            _RESERVED.append(reserve_port(_CHOICE.randrange(10_000, max(_first_temporary(), 20_000))))
+            reserved = reserve_port(_CHOICE.randrange(10_000, max(_first_temporary(), 20_000)))
         except OSError:
             continue
-        port: int = _RESERVED[-1].getsockname()[1]
+        port: int = reserved.getsockname()[1]
         return port
 
 
@@ -40,5 +40,6 @@ def reserve_port(port: int = 0) -> socket.socket:
     except OSError:
         reserved.close()
         raise
+    _RESERVED.append(reserved)  # of an agent that nobody stops, too
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # only now: before, two could bind one port
     return reserved

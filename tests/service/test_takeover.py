@@ -89,7 +89,8 @@ def test_killed_and_stopped_processes_lose_and_repeat_nothing(server, agent, pro
     assert len(list(folder.parent.glob("2*"))) == 1
     run = evalspec.load_run(str(folder))
     assert {name: m.scored for name, m in run.datasets[0].metrics.items()}["exact_match"] == 40
-    asked = Counter(json.dumps(request.body) for request in agent.requests)
+    arrived = [request.body for request in agent.requests if request.body is not None]  # others were cut off by a kill
+    asked = Counter(map(json.dumps, arrived))
     assert len(asked) == 40
     takeovers = count_takeovers(started)
     assert takeovers >= 3

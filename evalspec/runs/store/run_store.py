@@ -217,7 +217,7 @@ class RunStore:
         replace_link(self._labels / name, str(_FROM_LABELS / folder.name))
 
     def remove(self, folder: Path, last_look: AbstractContextManager[None] | None = None) -> None:
-        """Delete a run and its labels. It disappears in one step, within `last_look`, which may still raise.
+        """Delete a run and its labels. It leaves the lists in one step, within `last_look`, which may still raise.
 
         Raises:
             InvalidInput: The folder is not a run of this store.
@@ -226,18 +226,17 @@ class RunStore:
         if not self.owns(folder):
             raise InvalidInput(f"{folder} is not a run in {self.runs}", "delete it yourself if you do not need it")
         RunLog(folder, redact=lambda value: value).close()
-        labels = [name for name, labelled in self.labels().items() if labelled.name == folder.name]
-        gone = self.root / f"removed-{folder.name}"
         with store_errors(folder), last_look or nullcontext():
-            folder.rename(gone)
+            (folder / DESCRIPTION_NAME).unlink(missing_ok=True)  # what a kill leaves is pruned as if it had never begun
         use_cache(self.cache, lambda file: file.forget_run(folder.name), None)
         remove_derived(folder)
+        labels = [name for name, labelled in self.labels().items() if labelled.name == folder.name]
         with store_errors(folder):
             mark = f"-{folder.name}"
             if mark not in self._read_order():
                 with suppress(OSError):  # a full disk must not keep a run; then only --resume says that it is gone
                     self._add_to_order(mark)
-            shutil.rmtree(gone)
+            shutil.rmtree(folder)
             for name in labels:
                 (self._labels / name).unlink()
             latest = self.runs / LATEST_NAME
