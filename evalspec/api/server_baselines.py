@@ -9,7 +9,6 @@ import tempfile
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -22,6 +21,7 @@ from evalspec.base.errors import InvalidInput, Problem, ServiceError, StoreError
 from evalspec.base.foreign_text import cut, inert
 from evalspec.base.output_files import replace_file
 from evalspec.base.plural import counted
+from evalspec.base.text import shorten_name
 from evalspec.base.trust import Act, current_trust, explain
 from evalspec.inputs.manifest.gate_schema import LABEL, SERVER, CiGate, ServerBaseline
 from evalspec.inputs.manifest.loader import LoadedManifest
@@ -222,10 +222,7 @@ def _name_folder(name: str, url: str, token: str) -> str:
     from it. A long name ends with a digest, because file systems limit names to 255 bytes.
     """
     mark = hmac.digest(url.encode(), f"{token} {name}".encode(), "sha256").hex()[:_DIGITS]
-    readable = quote(name, safe="")
-    if len(readable) > _LONGEST_NAME:
-        readable = f"{readable[:_LONGEST_NAME]}-{sha256(name.encode()).hexdigest()[:_DIGITS]}"
-    return f"{readable}/{mark}"
+    return f"{shorten_name(quote(name, safe=''), _LONGEST_NAME)}/{mark}"
 
 
 def _describe(content: bytes, shown_as: str, origin: BaselineOrigin) -> BaselineOrigin:

@@ -32,6 +32,13 @@ def excerpt(text: str, longest: int = _EXCERPT_LENGTH) -> str:
     return f"'{line}'" if is_whole else f"'{line[: longest - 1]}…'"
 
 
+def shorten_name(name: str, longest: int) -> str:
+    """Return a name; a longer one is cut, and a digest of the whole follows."""
+    from hashlib import sha256  # few names are so long
+
+    return name if len(name) <= longest else f"{name[:longest]}-{sha256(name.encode()).hexdigest()[:8]}"
+
+
 def decode_reply(raw: bytes) -> str:
     """Return the UTF-8 text of a reply, with or without a byte order mark.
 

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
+from itertools import chain
 from pathlib import PurePath
 from typing import Annotated, Any
 
@@ -13,10 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Engine, select, update
 from sqlalchemy.exc import IntegrityError
 
+from evalspec.api.baseline_files import find_baselines
 from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.model import VerdictStatus
+from evalspec.model.base import Record
+from evalspec.model.fingerprints import PooledRun
 from evalspec.model.listed_runs import RunEntry, RunStatus
-from evalspec.model.typed_json import parse_document, read_bytes
+from evalspec.model.typed_json import convert, parse_document, read_bytes
 from evalspec.model.verdicts import FUTURE_SECONDS
 from evalspec.runs.store.pushed_runs import read_push_mark
 from evalspec.runs.store.run_log import DESCRIPTION_NAME, MARK_NAME, REPORT_NAME
@@ -32,6 +36,7 @@ from evalspec.service.jobs import lock_namespace
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.problems import ApiProblem, conflict, not_found
 from evalspec.service.run_index import NO_BRANCH, RunFilter
+from evalspec.service.settings import Project
 from evalspec.service.tables import BASELINES
 from evalspec.service.timestamps import ShownTime
 from evalspec.service.tokens import Scope
@@ -221,6 +226,31 @@ def list_whole(access: Access) -> list[Any]:
         with suppress(ApiProblem):
             found.append(_read_promoted(access, name)[0])
     return found
+
+
+class _Pool(Record, frozen=True):
+    runs: tuple[PooledRun, ...] = ()
+
+
+class _Scores(Record, frozen=True):
+    """What a baseline says about its runs."""
+
+    run_id: str
+    fingerprint: _Pool = _Pool()
+    anchor: "_Scores | None" = None
+
+
+def list_promoted(project: Project) -> Iterator[str]:
+    """Yield the runs whose scores a baseline of the project or of this server has, also in its anchor.
+
+    Raises:
+        InvalidInput: A baseline cannot be read, so nobody knows which runs it needs.
+    """
+    for path in chain(find_baselines(project.folder), find_baselines(project.root / FOLDER)):
+        scores: _Scores | None = convert(parse_document(read_bytes(path), str(path)), _Scores, str(path))
+        while scores is not None:
+            yield from (scores.run_id, *(one.id for one in scores.fingerprint.runs))
+            scores = scores.anchor
 
 
 def keep_shortened(access: Access, promotions: Sequence[Any]) -> None:

@@ -28,6 +28,7 @@ from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.runs.store.run_store import read_timestamp
 from evalspec.service import alerts, audit, jobs, worker_process
 from evalspec.service.app import create_app
+from evalspec.service.baselines_api import list_promoted
 from evalspec.service.connections import ServiceConnection, listen
 from evalspec.service.database import (
     DAY_SECONDS,
@@ -50,7 +51,7 @@ from evalspec.service.oidc import Issuer
 from evalspec.service.pushes import IDLE_SECONDS, remove_idle_pushes
 from evalspec.service.run_index import RunIndex
 from evalspec.service.settings import OidcSettings, Project, ServiceSettings
-from evalspec.service.stores import find_known_id, list_promoted, read_store_id, register_stores, require_store
+from evalspec.service.stores import find_known_id, read_store_id, register_stores, require_store
 from evalspec.service.tables import BASELINES, JOBS
 from evalspec.service.tokens import purge_tokens
 from evalspec.service.uploaded_datasets import delete_expired

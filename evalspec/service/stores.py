@@ -2,19 +2,14 @@
 
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Set
-from itertools import chain
+from collections.abc import Iterable, Set
 from pathlib import Path
 
 from sqlalchemy import Engine, Select, select
 
-from evalspec.api.baseline_files import find_baselines
 from evalspec.base.errors import InvalidInput, Problem, StoreError
-from evalspec.model.base import Record
-from evalspec.model.fingerprints import PooledRun
-from evalspec.model.typed_json import convert, parse_document, read_bytes
 from evalspec.runs.store.files import PRIVATE_FILE, store_errors
-from evalspec.runs.store.run_store import BASELINES, is_run_name, prepare_root
+from evalspec.runs.store.run_store import is_run_name, prepare_root
 from evalspec.service.database import read_revision, reading, writing
 from evalspec.service.settings import Project
 from evalspec.service.tables import PROJECTS
@@ -156,28 +151,3 @@ def _select_id(project: Project) -> Select[str]:
 def _mismatch(project: Project, fix: str) -> InvalidInput:
     message = f"{project.folder} is not the store of namespace {project.namespace} in this database"
     return InvalidInput(Problem(message, fix, field="--project"))
-
-
-class _Pool(Record, frozen=True):
-    runs: tuple[PooledRun, ...] = ()
-
-
-class _Scores(Record, frozen=True):
-    """What a baseline says about its runs."""
-
-    run_id: str
-    fingerprint: _Pool = _Pool()
-    anchor: "_Scores | None" = None
-
-
-def list_promoted(project: Project) -> Iterator[str]:
-    """Yield the runs whose scores a baseline of the project or of this server has, also in its anchor.
-
-    Raises:
-        InvalidInput: A baseline cannot be read, so nobody knows which runs it needs.
-    """
-    for path in chain(find_baselines(project.folder), find_baselines(project.root / BASELINES)):
-        scores: _Scores | None = convert(parse_document(read_bytes(path), str(path)), _Scores, str(path))
-        while scores is not None:
-            yield from (scores.run_id, *(one.id for one in scores.fingerprint.runs))
-            scores = scores.anchor

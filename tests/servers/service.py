@@ -54,7 +54,7 @@ def wait_for(condition: Callable[[], Any], seconds: float = GENEROUS_SECONDS) ->
 def wait_for_alerts(engine: Engine, namespace: str = "shop") -> None:
     """Return when a server has stored the states of branches. What changes later is an alert.
 
-    Each look reads anew: a transaction of SQLite goes on seeing what was there when it began.
+    Each look opens a new transaction: one of SQLite does not see what is stored after it began.
     """
 
     def has_looked() -> bool:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from evalspec.base.errors import ServiceError
 from evalspec.base.foreign_text import cut, encodable
 from evalspec.base.plural import counted
+from evalspec.base.text import shorten_name
 from evalspec.inputs.manifest.export_schema import ExportConfig
 from evalspec.model import DatasetResult, Run, Summary
 from evalspec.reports.base import StoredExchanges, reporter_for
@@ -151,7 +151,7 @@ def _name(text: str) -> str:
     """Return a name of a dataset or metric in the characters that MLflow permits: `Recall at 5` for `Recall@5`."""
     spelled = {"@": " at ", "^": " hat "}
     name = _FORBIDDEN.sub(lambda found: spelled.get(found[0]) or f"_{ord(found[0]):x}_", text)
-    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{sha256(name.encode()).hexdigest()[:8]}"
+    return shorten_name(name, _LONGEST_NAME)
 
 
 def _text(value: Any) -> str:

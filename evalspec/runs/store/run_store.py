@@ -10,7 +10,7 @@ import secrets
 import shutil
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from io import FileIO
 from itertools import accumulate
@@ -217,7 +217,7 @@ class RunStore:
         replace_link(self._labels / name, str(_FROM_LABELS / folder.name))
 
     def remove(self, folder: Path, last_look: AbstractContextManager[None] | None = None) -> None:
-        """Delete a run and its labels. It leaves the lists in one step, within `last_look`, which may still raise.
+        """Delete a run and its labels. `last_look`: may still raise; within it, the run leaves the lists in one step.
 
         Raises:
             InvalidInput: The folder is not a run of this store.
@@ -226,8 +226,9 @@ class RunStore:
         if not self.owns(folder):
             raise InvalidInput(f"{folder} is not a run in {self.runs}", "delete it yourself if you do not need it")
         RunLog(folder, redact=lambda value: value).close()
-        with store_errors(folder), last_look or nullcontext():
-            (folder / DESCRIPTION_NAME).unlink(missing_ok=True)  # what a kill leaves is pruned as if it had never begun
+        if last_look is not None:
+            with store_errors(folder), last_look:
+                (folder / DESCRIPTION_NAME).unlink(missing_ok=True)  # the next pass deletes what a kill leaves
         use_cache(self.cache, lambda file: file.forget_run(folder.name), None)
         remove_derived(folder)
         labels = [name for name, labelled in self.labels().items() if labelled.name == folder.name]
